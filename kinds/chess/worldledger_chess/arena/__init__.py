@@ -1,4 +1,4 @@
-"""The arena: live chess games, and who plays them. Games survive every process: the log has them.
+"""The arena: live chess games and their players. Games survive every process, because the log has them.
 
     async with Arena(store, watcher, worlds) as arena:
         game = await arena.create(NewGame(white=AgentSpec(agent_id="ann"), black=AgentSpec(agent_id="bob")))

@@ -1,7 +1,7 @@
-"""The arena: live games of chess, durable, in this process.
+"""The arena: live, durable games of chess in this process.
 
 Source: docs/architecture-agents.md, "Live games". The log has the games, and memory is a cache. Any number of processes
-may have an arena on one database: what they share is the log.
+may have an arena on one database: they share only the log.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ if TYPE_CHECKING:
     from worldledger_chess.arena.record import Record
 
 
-# Sessions: the GameSession of a game that is in memory. Pure. Source: docs/reference/contracts.md, "Chess".
+# -- sessions: the GameSession of a game in memory (docs/reference/contracts.md, "Chess") -----------------------
 
 
 def session_of(table: Table) -> GameSession | None:
     """Return the session of a live game; None for any other.
 
-    Its ``session_id`` follows from the world, so that it is the same in every process, and after the game was read into
-    memory again. The agents' ``stats`` are of this game alone; over all games projections tell them.
+    Its ``session_id`` follows from the world, so that it is the same in every process, and after the game was loaded
+    again. The agents' ``stats`` are of this game alone; projections have those over all games.
     """
     record = table.record
     if record.live is None or not record.started:
@@ -100,16 +100,16 @@ def _stats(record: Record, player: Player) -> AgentStats:
     )
 
 
-# Scanning: live games that nobody looks after are found in the log, whatever became of the process that they began in.
+# -- scanning: finding unattended live games in the log, whatever became of their process -----------------------
 #
-# All worlds are walked, a page at a time: at the start at once, then again and again, slowly. Nothing is kept of it but
-# how far it has come.
+# All worlds are visited, a page at a time: at once at the start, then again and again, slowly. Only the position of the
+# scan is kept.
 
 log = structlog.get_logger("worldledger.arena")
 
 
 class Scanner:
-    """Walks the live games that go on; ``found`` is handed each of them, every time."""
+    """Visits the live games in progress; ``found`` is called with each of them, every time."""
 
     def __init__(
         self, games: LiveGames, settings: ArenaSettings, found: Callable[[LiveGameRow], Awaitable[None]]
@@ -117,11 +117,11 @@ class Scanner:
         self._games = games
         self._settings = settings
         self._found = found
-        #: how often all worlds were walked
+        #: how often all worlds were visited
         self.rounds = 0
 
     async def run(self) -> None:
-        """Walk for ever."""
+        """Scan for ever."""
         loop = asyncio.get_running_loop()
         while True:
             begun = loop.time()
@@ -150,11 +150,11 @@ class Scanner:
                 await asyncio.sleep(self._settings.scan_pause)
 
 
-# Seats: which games are in memory. One that leaves it is read from its log again when somebody asks for it.
+# -- seats: the games in memory; one that was dropped is loaded from its log when it is requested again ------------
 
 
 class Seats:
-    """The games in memory, at most ``most`` of them as long as others can leave; ``on_change`` is told of each.
+    """The games in memory, at most ``most`` as long as some can be dropped; ``on_change`` is called with each.
 
     ``clock`` gives epoch seconds, those of ``wall_time``.
     """
@@ -175,7 +175,7 @@ class Seats:
         self._most = most
         self._clock = clock
         self._on_change = on_change
-        #: the least recently asked for first
+        #: the least recently requested first
         self._tables: OrderedDict[str, Table] = OrderedDict()
         self._seating: SingleFlight[str, Table] = SingleFlight()
         self._closed = False
@@ -188,7 +188,7 @@ class Seats:
         return self._tables.get(game_id)
 
     async def take(self, game_id: str) -> Table:
-        """Return a game's table; where it is not in memory, its log is read, and what is due in it is done.
+        """Return a game's table; if it is not in memory, its log is read, and what is due in it is done.
 
         Raises WorldNotFoundError, NoSuchGameError, InvalidNameError, StoreUnavailableError, TamperedError, FoldError.
         """
@@ -199,21 +199,21 @@ class Seats:
                     table.asked_at = self._clock()
                     self._tables.move_to_end(game_id)
                     return table
-                self._leave(table)  # its log was damaged when it was read; look again
+                self._leave(table)  # its log was damaged when it was read; read it again
             if self._closed:
                 raise StoreUnavailableError("the arena is closing")
             seating = self._seating.begin(game_id, partial(self._load, game_id))
-            await reading(self._store.outages, join(seating))  # and it may have left memory again since
+            await reading(self._store.outages, join(seating))  # and it may have been dropped again since
 
     def retire(self, seconds: float) -> None:
-        """Have games leave memory that have ended, and that nobody has asked for, or watched, for so many seconds."""
+        """Drop ended games from memory that were neither requested nor watched for this many seconds."""
         before = self._clock() - seconds
         for table in self:
             if not (table.record.in_progress or table.needed) and max(table.asked_at, table.record.last_at) <= before:
                 self._leave(table)
 
     async def close(self) -> None:
-        """Have all of them leave memory; whoever waits is told that the arena is closing."""
+        """Drop all games from memory; waiting calls are told that the arena is closing."""
         self._closed = True
         await self._seating.close()
         for table in self._tables.values():
@@ -243,7 +243,7 @@ class Seats:
         return table
 
     def _make_room(self) -> None:
-        """Have games leave memory: the ended ones first, then those that nobody here plays or watches."""
+        """Drop games from memory: the ended ones first, then those that are neither played nor watched here."""
         surplus = len(self._tables) - self._most
         if surplus <= 0:
             return
@@ -261,21 +261,21 @@ class Seats:
         table.end(StoreUnavailableError("the game has left memory"))
 
 
-#: What is asked for when a game is made: how it is set up. `Arena.create` names the game where this does not.
+#: The configuration from which a game is made; `Arena.create` adds a name if it has none.
 NewGame = LiveConfig
 
-#: Seconds after which somebody else's game that is to be ended, or wants a fallback, is looked after here.
+#: Seconds after which another process's game that is due to end, or needs a fallback, is attended to here.
 _PATIENCE: Final = 1.0
-#: Half-moves without a capture before which no position can have come three times.
+#: Half-moves without a capture before which no position can have occurred three times.
 _REPEATABLE: Final = 8
-#: Games of other processes that are remembered as looked at.
+#: Most games of other processes that are remembered as checked.
 _REMEMBERED: Final = 10_000
-#: Why a log cannot be read on: no effect that follows will mend it.
+#: Errors for which a log cannot be read any further: no later effect will mend them.
 _HOPELESS: Final = (TamperedError, FoldError, InvalidConfigError)
 
 
 class Arena:
-    """Live games. Use it as ``async with Arena(store, watcher, worlds) as arena:``; leaving it ends all players.
+    """Live games. Use it as ``async with Arena(store, watcher, worlds) as arena:``; leaving it stops all players.
 
     ``clock`` gives epoch seconds and is to be the store's own; ``new_uuid`` names games that have no name.
     """
@@ -296,7 +296,7 @@ class Arena:
         self._new_uuid = new_uuid
         self._feed = Feed(store, watcher, self._changed)
         writing = Writing(store, self._feed)
-        #: what this arena has counted
+        #: the counters of this arena
         self.counters = writing.counters
         self._settling = Settling(writing, clock)
         self._moving = Moving(worlds, self._feed, writing, self._settling)
@@ -311,7 +311,7 @@ class Arena:
         #: games that are being made, by name
         self._begun: Counter[str] = Counter()
         self._running: set[asyncio.Task[None]] = set()
-        #: the head at which a game was looked at last, or None if it is not to be looked at
+        #: the head at which a game was last checked, or None if it is not to be checked
         self._looked: Lru[str, int | None] = Lru(_REMEMBERED)
         self._closed = False
 
@@ -328,7 +328,7 @@ class Arena:
         await self.close()
 
     async def close(self) -> None:
-        """End all players and stop; whoever waits is told. What was begun is in the log, or will be looked after."""
+        """Stop all players; waiting calls are told. What was begun is in the log, or will be attended to later."""
         self._closed = True
         await self._seats.close()
         tasks = [*self._running, *self._drivers.values()]
@@ -341,9 +341,9 @@ class Arena:
     # -- games ---------------------------------------------------------------------------------------------
 
     async def create(self, new: NewGame) -> LiveGame:
-        """Make a game: a world of its own, begun, with both agents registered, at once or not at all.
+        """Create a game: a world of its own, begun, with both agents registered, atomically.
 
-        The players of this service that it has begin to play. Raises InvalidConfigError, UnknownPlayerError,
+        Its players that the service has begin to play. Raises InvalidConfigError, UnknownPlayerError,
         InvalidPlayerError, ArenaFullError, WorldExistsError, InvalidNameError, StoreUnavailableError.
         """
         await self._check(new)
@@ -368,7 +368,7 @@ class Arena:
         return self._game(await self._seats.take(game_id))
 
     def games(self) -> list[LiveGame]:
-        """Return the games in memory, the most recently asked for last."""
+        """Return the games in memory, the most recently requested last."""
         return [self._game(table) for table in self._seats]
 
     def sessions(self) -> list[GameSession]:
@@ -377,7 +377,7 @@ class Arena:
 
     @property
     def driven(self) -> int:
-        """How many games are played here by players of the service."""
+        """The number of games that are played here by players of the service."""
         return len(self._drivers)
 
     def _game(self, table: Table) -> LiveGame:
@@ -388,7 +388,7 @@ class Arena:
             if agent.agent_id == ARENA:
                 path = f"$.{colour}.agent_id"
                 raise InvalidConfigError(f"{path}: {ARENA!r} is the name of the arena itself", path=path)
-            # Made once to see that it can be: a program that is not installed is told now, not at the first move.
+            # Made once to check that it can be: a program that is not installed is reported now, not at the first move.
             player = make_player(
                 new.players[colour],
                 seed=0,
@@ -398,7 +398,7 @@ class Arena:
             await player.close()
 
     def begins(self, new: NewGame) -> bool:
-        """Tell whether a game of this name is being made here."""
+        """Return whether a game of this name is being created here."""
         return new.game_id in self._begun
 
     @contextmanager
@@ -407,11 +407,11 @@ class Arena:
         try:
             yield
         finally:
-            self._begun -= Counter((game_id,))  # which keeps what is left above zero
+            self._begun -= Counter((game_id,))  # this keeps what is left above zero
 
     @contextmanager
     def _place(self, players: object) -> Iterator[None]:
-        """Keep a place among the games that are played here, if any of these players is the service's, until the end.
+        """Reserve a place among the games played here until the end, if any of these players is the service's.
 
         By then the game is played here, or is not to be. Raises ArenaFullError.
         """
@@ -427,19 +427,19 @@ class Arena:
         finally:
             self._places -= 1
 
-    # -- looking after games -------------------------------------------------------------------------------
+    # -- attending to games --------------------------------------------------------------------------------
 
     def _changed(self, table: Table) -> None:
-        """Take note of when a game is to be looked at, now that it has gone on."""
+        """Note when a game is to be checked, now that it has changed."""
         record = table.record
         at = record.deadline_at
-        if record.unsettled:  # whoever has brought it about does what follows, unless it is gone
+        if record.unsettled:  # the process that caused it continues, unless it is gone
             soon = self._clock() + _PATIENCE
             at = soon if at is None else min(at, soon)
         self._deadlines.set(table.game_id, at)
 
     async def _sweep(self) -> None:
-        """Have ended games leave memory that nobody asks for any more, for ever (docs/how-to-chess.md, "Cleanup")."""
+        """Drop ended games that are no longer requested from memory, for ever (docs/how-to-chess.md, "Cleanup")."""
         while True:
             await asyncio.sleep(self.settings.sweep_every)
             self._seats.retire(self.settings.keep_ended)
@@ -455,7 +455,7 @@ class Arena:
             self._changed(table)
 
     def _let_be(self, game_id: str, error: SimulationError) -> None:
-        """Look after a game no more whose log cannot be read: no effect that follows will mend it."""
+        """Stop attending to a game whose log cannot be read: no later effect will mend it."""
         if self._looked.get(game_id, 0) is not None:
             log.warning("a game is not looked after any more", game_id=game_id, error=error.message)
         self._remember(game_id, None)
@@ -464,7 +464,7 @@ class Arena:
         self._looked[game_id] = head_seq
 
     async def _found(self, row: LiveGameRow) -> None:
-        """Look after a game that goes on, if nobody else does."""
+        """Attend to a game in progress, unless another process does."""
         try:
             await self._look_after(row)
         except _HOPELESS as error:
@@ -487,7 +487,7 @@ class Arena:
             self._remember(row.game_id, row.head_seq)
 
     def _drive(self, table: Table) -> None:
-        """Have the service's players of a game play here, if it has any."""
+        """Let the service's players of a game play here, if it has any."""
         live = table.record.live
         if live is None or not table.record.in_progress or not driven(live.players) or self._closed:
             return
@@ -496,7 +496,7 @@ class Arena:
         try:
             driver = Driver(table, self._moving, self.settings, self._clock)
         except (UnknownPlayerError, InvalidPlayerError) as error:
-            # Its process had the player, or allowed it. Its time will be over, unless that process comes back.
+            # Its process had the player, or allowed it. The time will run out, unless that process comes back.
             log.warning("a game cannot be played here", game_id=table.game_id, error=error.message)
             return
         table.driven = True
@@ -522,14 +522,14 @@ class Arena:
 
 
 def _deadline_of(row: LiveGameRow) -> float | None:
-    """Tell when the time of the side to move is over, in epoch seconds; None where it has no limit."""
+    """Return when the time of the side to move runs out, in epoch seconds; None if there is no limit."""
     fen = row.live.get("fen") if row.fen is None else row.fen
     limit = limit_of(row.live.get("deadline_s"), "black" if isinstance(fen, str) and " b " in fen else "white")
     return None if limit is None else (row.wall_time if row.moved_at is None else row.moved_at) + limit
 
 
 def _may_be_over(row: LiveGameRow) -> bool:
-    """Tell whether a game may have to be ended: by its last position, or by repetition, which that does not show."""
+    """Return whether a game may have to be ended, by its last position or by repetition."""
     if row.fen is None:
         return False
     try:

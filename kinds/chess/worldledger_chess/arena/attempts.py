@@ -1,4 +1,4 @@
-"""Reading what somebody attempts as a move: UCI or SAN, on the board that it is meant for. Pure."""
+"""Reading attempted moves: UCI or SAN, on the board that they are meant for. Pure."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import chess
 
 from worldledger_chess.rules.board import is_uci
 
-#: Longest text of a move that is read at all: no move in UCI or SAN is longer.
+#: Longest text that is read as a move: no move in UCI or SAN is longer.
 _LONGEST: Final = 20
-#: So much of an attempt is kept in the log.
+#: Most characters of an attempt that the log keeps.
 MAX_ATTEMPTED: Final = 100
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class Attempt(NamedTuple):
-    """What a text means on a board: a legal ``move``, or None and ``why`` not, in words."""
+    """The meaning of a text on a board: a legal ``move``, or None and in ``why`` the reason."""
 
     move: chess.Move | None
     why: str = ""
 
 
 def kept(text: str) -> str:
-    """Return an attempted text as the log keeps it: what no JSON reader can hold replaced, and not without limit."""
+    """Return an attempted text as the log keeps it: cut, and with characters that JSON cannot hold replaced."""
     text = _UNSTORABLE.sub("\ufffd", text)
     return text if len(text) <= MAX_ATTEMPTED else f"{text[: MAX_ATTEMPTED - 1]}…"
 
 
 def read_attempt(board: chess.Board, text: str) -> Attempt:
-    """Read an attempt: a text of UCI's form as UCI, any other as SAN; blanks around it count for nothing.
+    """Read an attempt: text in UCI's form as UCI, any other as SAN; surrounding blanks are ignored.
 
-    Castling may be written in the way of the king's own squares or, as in Chess960, to the rook's. A null move is none.
+    Castling may be given as the king's own move or, as in Chess960, to the rook's square. A null move is not a move.
     """
     wanted = text.strip()
     if not wanted:
@@ -53,7 +53,7 @@ def read_attempt(board: chess.Board, text: str) -> Attempt:
 
 
 def _why_illegal_san(board: chess.Board, text: str) -> str:
-    """Say what is wrong with a move in SAN that can be read."""
+    """Say what is wrong with a readable move in SAN."""
     stem = text.rstrip("+#!?")
     try:
         board.parse_san(f"{stem}=Q")
@@ -63,7 +63,7 @@ def _why_illegal_san(board: chess.Board, text: str) -> str:
 
 
 def _why_illegal(board: chess.Board, text: str) -> str:
-    """Say what is wrong with a move that can be read."""
+    """Say what is wrong with a readable move."""
     if not is_uci(text):
         return _why_illegal_san(board, text)
     origin, target = chess.parse_square(text[:2]), chess.parse_square(text[2:4])

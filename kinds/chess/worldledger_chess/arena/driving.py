@@ -1,8 +1,8 @@
-"""Driving: the players of this service move in their games, by the very same way as anybody else.
+"""Driving: the service's own players move in their games in the same way as external ones.
 
-One task a game asks whoever is to move. A game is driven by the process that it began in; where nothing has happened
-for a while another one takes over (`worldledger_chess.arena.arena`). Should two drive one game, the first move counts,
-and who comes second steps back until nothing happens any more.
+One task for each game asks the player to move. A game is driven by the process in which it began; if nothing has
+happened for a while, another one takes over (`worldledger_chess.arena.arena`). If two drive one game, the first move
+counts, and the second driver steps back until nothing happens any more.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from worldledger_chess.arena.table import Table
     from worldledger_chess.rules.endings import Player
 
-#: Seconds between two tries to have a move written while the database is away.
+#: Seconds between two attempts to write a move while the database is away.
 _PAUSE: Final = (0.1, 2.0)
 
-#: What is logged of a player that failed.
+#: The log message about a player that failed.
 NO_MOVE: Final = "a player has no move"
 
 log = structlog.get_logger("worldledger.arena")
 
 
 def driven(players: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return those of a game's players that a process of the service plays, by colour."""
+    """Return those of a game's players that the service plays, by colour."""
     return {
         colour: spec
         for colour, spec in players.items()
@@ -53,7 +53,7 @@ def driven(players: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 class Driver:
-    """Plays one game for those of its players that are the service's own."""
+    """Plays one game for its players that are the service's own."""
 
     def __init__(self, table: Table, moving: Moving, settings: ArenaSettings, clock: Callable[[], float]) -> None:
         """Make the players; engines start at their first move. Raises as `make_player` does."""
@@ -74,7 +74,7 @@ class Driver:
         }
 
     async def run(self) -> None:
-        """Play until the game is over; end what the players have started in any case."""
+        """Play until the game is over; in any case close the players at the end."""
         async with AsyncExitStack() as closing:
             for player in self._players.values():
                 closing.push_async_callback(player.close)
@@ -91,7 +91,7 @@ class Driver:
                 await self._step_back()
 
     async def _move(self, player: Moves) -> bool:
-        """Have a player make a move, or fail to; return False where somebody else has made it."""
+        """Let a player make a move, or fail to; return False if another process has made it."""
         record = self._table.record
         ply, colour, agent_id = record.ply + 1, record.turn, record.agent(record.turn)
         req_id = f"player:{ply}:{record.rejected}"
@@ -137,7 +137,7 @@ class Driver:
             table.raise_if_ended()
 
     async def _write(self, write: Callable[[], Any], ply: int) -> bool:
-        """Have a move written, however long the database is away; return False where somebody else was quicker."""
+        """Write a move, however long the database is away; return False if another process was first."""
         table = self._table
         backoff, again = Backoff(*_PAUSE), False
         while True:
@@ -156,7 +156,7 @@ class Driver:
                 return True
 
     async def _step_back(self) -> None:
-        """Leave the game to whoever else drives it, until nothing happens any more."""
+        """Leave the game to its other driver, until nothing happens any more."""
         table = self._table
         while table.record.in_progress:
             try:

@@ -1,4 +1,4 @@
-"""What watchers of a game are told, made of the log's effects, so that any process can tell it. Pure.
+"""The events for watchers of a game, made from the log's effects, so that any process can make them. Pure.
 
 Source: docs/reference/contracts.md, "Chess".
 """
@@ -18,9 +18,9 @@ from worldledger_chess.rules.times import moment
 EventType: TypeAlias = Literal["game_started", "move_made", "move_rejected", "game_ended"]
 EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
 
-#: Longest text that is taken over from an effect, in characters: an event has less than 64 KiB.
+#: Longest text that is copied from an effect, in characters: an event has less than 64 KiB.
 _LONGEST: Final = 1000
-#: What an event has of a Move.
+#: The members of a Move that an event has.
 _MOVE: Final = (
     "from_square",
     "to_square",
@@ -37,17 +37,17 @@ _MOVE: Final = (
 
 
 class GameEvent:
-    """One event of a game, made once for all who watch it.
+    """One event of a game, made once for all watchers.
 
-    ``global_seq`` is its effect's: whoever has it goes on after it. ``data`` is what ``text`` says, JSON in UTF-8, less
-    than 64 KiB: ``type``, ``game_id``, ``global_seq``, ``timestamp`` (ISO 8601, UTC) and
+    ``global_seq`` is its effect's, after which a watcher can continue. ``data`` is the parsed ``text``, JSON in UTF-8,
+    less than 64 KiB: ``type``, ``game_id``, ``global_seq``, ``timestamp`` (ISO 8601, UTC) and
 
     - ``game_started``: ``variant``, ``fen``, ``white``, ``black`` ({agent_id, name});
     - ``move_made``: ``move`` (a Move), ``agent_id``, ``ply``, ``fen`` after it (as in the log), ``turn``;
     - ``move_rejected``: ``player``, ``agent_id``, ``ply``, ``attempted``, ``reason``, ``detail``;
     - ``game_ended``: ``status``, ``result``, ``reason``, ``final_fen``, ``plies``.
 
-    What the log does not tell is null.
+    What the log does not say is null.
     """
 
     __slots__ = ("game_id", "global_seq", "text", "type")
@@ -68,7 +68,7 @@ class GameEvent:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the text says."""
+        """The parsed text."""
         data: dict[str, Any] = orjson.loads(self.text)
         return data
 
@@ -77,7 +77,7 @@ class GameEvent:
 
 
 def event_of(effect: Effect) -> GameEvent | None:
-    """Return the event that an effect is to watchers; None for one that they are not told of."""
+    """Return the event that an effect is for watchers; None if they are not told of it."""
     found = _EVENTS.get(effect["kind"])
     if found is None:
         return None
@@ -130,7 +130,7 @@ def _text(payload: Mapping[str, Any], name: str, longest: int = _LONGEST) -> str
 
 
 def _plain(payload: Mapping[str, Any], name: str) -> Any:
-    """Return a value that is one word or number; None for what is more than that."""
+    """Return a value that is a single word or number; None for any other."""
     value = payload.get(name)
     return _text(payload, name) if isinstance(value, str) else value if isinstance(value, (bool, int, float)) else None
 

@@ -1,7 +1,7 @@
-"""Feeding: the games in memory go on as their logs do, whoever writes these.
+"""Feeding: the games in memory follow their logs, whichever process writes them.
 
-One task a game waits for its head to move. What this process has just written itself it takes as it was written
-(`worldledger_service.store.echoes`); whatever else has moved meanwhile is read by one query for all games.
+One task for each game waits for its head to move. Effects that this process has just written itself are taken as they
+were written (`worldledger_service.store.echoes`); all others are read by one query for all games.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from worldledger.chain import StoredEffect
     from worldledger.rulesets.base import Ruleset
 
-#: Most effects that are read by one query, and that are taken before others on the event loop have their turn.
+#: Most effects that are read by one query, and most that are taken before the event loop runs other tasks.
 _MOST: Final = 5000
 _AT_ONCE: Final = 50
-#: Seconds between two tries while the database is away.
+#: Seconds between two attempts while the database is away.
 _PAUSE: Final = (0.05, 2.0)
 
 log = structlog.get_logger("worldledger.arena")
 
 
 class Feed:
-    """Reads games, and keeps them up with their logs; ``on_change`` is told of each that has gone on."""
+    """Loads games, and keeps them up to date with their logs; ``on_change`` is called with each that has changed."""
 
     def __init__(self, store: Store, watcher: HeadWatcher, on_change: Callable[[Table], None]) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class Feed:
         self._pump: asyncio.Task[None] | None = None
 
     async def load(self, game_id: str, ruleset: Ruleset) -> Table:
-        """Read a game up to its head, and follow it from there on. Raises as reading does, TamperedError, FoldError."""
+        """Load a game up to its head, and follow it from then on. Raises as reads, TamperedError, FoldError."""
         record = Record(game_id, ruleset)
         async with aclosing(self._store.reader.batches(game_id)) as batches:
             async for batch in batches:
@@ -61,7 +61,7 @@ class Feed:
         return table
 
     def let_go(self, table: Table) -> asyncio.Task[None]:
-        """Follow a game no more; return the task that is to be waited for."""
+        """Stop following a game; return the task to wait for."""
         task = self._tasks.pop(table.game_id)
         task.cancel()
         del self._echoes[table.game_id]
@@ -69,7 +69,7 @@ class Feed:
         return task
 
     async def catch_up(self, table: Table) -> None:
-        """Wait until a game has every effect that is in the log now. Raises StoreUnavailableError."""
+        """Wait until a game has all effects that are in the log now. Raises StoreUnavailableError."""
         await reading(self._store.outages, self._catch_up(table))
 
     async def _catch_up(self, table: Table) -> None:
@@ -80,7 +80,7 @@ class Feed:
             await table.reached(head)
 
     async def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop following all games."""
         tasks = [*self._tasks.values()]
         if self._pump is not None:
             tasks.append(self._pump)
@@ -114,7 +114,7 @@ class Feed:
                 table.end(FoldError(what, world_id=table.game_id))
 
     async def _read(self, table: Table) -> None:
-        """Have a game read on, together with the others that are to be."""
+        """Read on for a game, together with the others that wait for it."""
         loop = asyncio.get_running_loop()
         future = self._wanted[table] = loop.create_future()
         if self._pump is None:
@@ -122,7 +122,7 @@ class Feed:
         await future
 
     async def _run(self) -> None:
-        """Read on until nothing is wanted."""
+        """Read until nothing is wanted."""
         try:
             while self._wanted:
                 wanted, self._wanted = self._wanted, {}
@@ -161,13 +161,13 @@ class Feed:
                 future.set_result(None)
 
     def _echoed(self, span: Span) -> list[StoredEffect]:
-        """Return the first effects of a span that this process has just written itself."""
+        """Return the first effects of a span if this process has just written them itself."""
         echo = self._echoes.get(span.world_id)
         return [] if echo is None else echo.after(span.after_seq, span.until_seq)
 
 
 async def _take(record: Record, rows: list[StoredEffect]) -> None:
-    """Have a record take rows, and others on the event loop their turn."""
+    """Feed rows to a record, and let other tasks run in between."""
     for count, row in enumerate(rows, 1):
         record.apply(row)
         if count % _AT_ONCE == 0:
@@ -175,5 +175,5 @@ async def _take(record: Record, rows: list[StoredEffect]) -> None:
 
 
 def _told(error: BaseException) -> Exception:
-    """Return what those are told who wait for a reading that ends so."""
+    """Return the error for callers that wait for a reading that ended with this one."""
     return error if isinstance(error, Exception) else StoreUnavailableError("the arena is closing")

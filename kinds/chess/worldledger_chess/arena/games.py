@@ -1,4 +1,4 @@
-"""A live game, as whoever plays or watches it has it in hand."""
+"""A live game as its players and watchers use it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from worldledger_chess.arena.table import Table
     from worldledger_chess.rules.live import LiveConfig
 
-#: Events that a watcher is given before others on the event loop have their turn.
+#: Events that a watcher is given before the event loop runs other tasks.
 _AT_ONCE: Final = 50
 
 
 class LiveGame:
-    """One game. Get it from `Arena.game` or `Arena.create`; it may be kept as long as the arena is open.
+    """One game. Get it from `Arena.game` or `Arena.create`; it can be used as long as the arena is open.
 
-    The game may leave memory meanwhile: with the next call it is there again, read from the log.
+    The game may be dropped from memory meanwhile: the next call loads it again from the log.
     """
 
     def __init__(self, table: Table, seat: Callable[[str], Awaitable[Table]], moving: Moving, feed: Feed) -> None:
@@ -43,13 +43,13 @@ class LiveGame:
         """The name of its world."""
         return self._table.game_id
 
-    # -- how it stands -------------------------------------------------------------------------------------
+    # -- its state -----------------------------------------------------------------------------------------
 
     @property
     def state(self) -> Game:
-        """The game as it stands here, which may lie a moment behind other processes (see `reached`, `catch_up`).
+        """The game as far as it is known here, perhaps behind other processes (see `reached`, `catch_up`).
 
-        Raises NoSuchGameError for a record that is no Game: of a variant, or with null moves.
+        Raises NoSuchGameError for a record that is not a Game: of a variant, or with null moves.
         """
         record = self.record
         if self._told is None or self._told[0] != record.seq:
@@ -63,7 +63,7 @@ class LiveGame:
 
     @property
     def live(self) -> LiveConfig | None:
-        """How it was set up; None for an imported game, which nobody plays."""
+        """Its configuration; None for an imported game, which is not played."""
         return self.record.live
 
     @property
@@ -80,40 +80,40 @@ class LiveGame:
 
     @property
     def ended(self) -> GameEnd | None:
-        """How it has ended; None while it goes on."""
+        """How it ended; None while it goes on."""
         return end_of(self.record)
 
     @property
     def attempts_left(self) -> int | None:
-        """How many attempts in a row the side to move may still get wrong; None where there is no such limit."""
+        """How many more attempts in a row the side to move may get wrong; None if there is no such limit."""
         record = self.record
         return None if record.live is None else max(record.live.max_illegal - record.rejected, 0)
 
     @property
     def deadline_at(self) -> float | None:
-        """When the time of the side to move is over, in epoch seconds; None where it has no limit."""
+        """When the time of the side to move runs out, in epoch seconds; None if there is no limit."""
         return self.record.deadline_at
 
     @property
     def watchers(self) -> int:
-        """How many watch it here."""
+        """The number of its watchers here."""
         return self._table.watchers
 
     async def reached(self, seq: int) -> None:
-        """Wait until an effect is known here; `asyncio.timeout` says for how long."""
+        """Wait until an effect is known here; use `asyncio.timeout` for a limit."""
         table = await self._come()
         with table.in_use():
             await table.reached(seq)
 
     async def turn_of(self, *agent_ids: str) -> None:
-        """Wait until one of these agents is to move, or the game has ended; `asyncio.timeout` says for how long."""
+        """Wait until one of these agents is to move, or the game has ended; use `asyncio.timeout` for a limit."""
         table = await self._come()
         with table.in_use():
             while table.record.in_progress and table.record.agent(table.record.turn) not in agent_ids:
                 await table.changed()
 
     async def catch_up(self) -> None:
-        """Wait until everything is known here that is in the log now. Raises StoreUnavailableError."""
+        """Wait until everything that is in the log now is known here. Raises StoreUnavailableError."""
         table = await self._come()
         with table.in_use():
             await self._feed.catch_up(table)
@@ -129,16 +129,16 @@ class LiveGame:
         req_id: str,
         ply: int | None = None,
     ) -> MoveOutcome:
-        """Attempt a move for an agent: UCI (in Chess960 castling goes to the rook's square, too) or SAN.
+        """Attempt a move for an agent: UCI (in Chess960, castling may also go to the rook's square) or SAN.
 
         ``thinking_time`` is in seconds. With ``ply`` the attempt counts only as the move of that number (1 is the
-        first). Once this returns, what became of the attempt is durable; the same ``req_id`` of the agent again gives
-        the same answer, in any process. An attempt of the side to move that is no legal move is no error: it is
-        recorded, and the outcome says why; after ``max_illegal`` of them in a row comes the game's fallback.
+        first). Once this returns, the outcome of the attempt is durable; the same ``req_id`` of the agent again returns
+        the same answer, in any process. An attempt of the side to move that is not a legal move is not an error: it is
+        recorded, and the outcome says why; after ``max_illegal`` of them in a row the game's fallback follows.
 
-        Raises IllegalEffectError for an attempt out of turn, after the end (``game_over``), or of somebody else
-        (``not_a_player``), which the log tells as IntentRejected; RequestConflictError for a req_id that was used for
-        another move; InvalidMoveRequestError, GameNotLiveError, and what `Orchestrator.submit_intent` raises.
+        Raises IllegalEffectError for an attempt out of turn, after the end (``game_over``), or by another agent
+        (``not_a_player``), which the log has as IntentRejected; RequestConflictError for a req_id that was used for
+        another move; InvalidMoveRequestError, GameNotLiveError, and the errors of `Orchestrator.submit_intent`.
         """
         table = await self._come()
         with table.in_use():
@@ -147,7 +147,7 @@ class LiveGame:
             )
 
     async def resign(self, agent_id: str, *, req_id: str) -> ResignOutcome:
-        """Have an agent give up, whoever is to move. Idempotent, and raises, as `move`."""
+        """Let an agent resign, whichever side is to move. Idempotent, and raises, as `move`."""
         table = await self._come()
         with table.in_use():
             return await self._moving.resign(table, agent_id, req_id=req_id)
@@ -155,11 +155,11 @@ class LiveGame:
     # -- watching ------------------------------------------------------------------------------------------
 
     async def watch(self, after_seq: int | None = 0) -> AsyncGenerator[GameEvent, None]:
-        """Return the game's events after a seq, then those to come, until it has ended; None begins from now on.
+        """Yield the game's events after a seq, then new ones, until it has ended; None begins from now on.
 
-        Each watcher goes at its own pace and has no queue: one that is slow holds up nobody and misses nothing. It goes
-        on after the ``global_seq`` that it had last, here or in another process. Raises MomentNotFoundError for a seq
-        beyond the log, and StoreUnavailableError once the arena closes.
+        Each watcher goes at its own pace and has no queue: a slow one delays no other and misses nothing. It can
+        continue after the last ``global_seq`` that it had, here or in another process. Raises MomentNotFoundError for a
+        seq beyond the log, and StoreUnavailableError once the arena closes.
         """
         table = await self._come()
         with table.watched():
@@ -182,18 +182,18 @@ class LiveGame:
 
     @property
     def record(self) -> Record:
-        """The game's record as far as it is known here; it is for reading only."""
+        """The game's record as far as it is known here; read-only."""
         return self._table.record
 
     async def _come(self) -> Table:
-        """Return the table, read anew where the game has left memory."""
+        """Return the table, loaded again if the game was dropped from memory."""
         self._table = await self._seat(self.game_id)
         return self._table
 
 
 def _board_state(record: Record) -> BoardState:
     try:
-        # As the game was begun: what an entity has of its last move is how it knows the square that was passed.
+        # As when the game began: the square that a pawn passed follows from the last move in an entity.
         begun = record.board if not record.ply else None
         return BoardState.of(record.entities) if begun is None else BoardState.from_board(begun)
     except ValueError as error:

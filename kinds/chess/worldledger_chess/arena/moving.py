@@ -1,13 +1,14 @@
-"""The way of a move: from what an agent, or a player of this service, attempts to an effect in the log.
+"""The steps of a move: from the attempt of an agent, or of a player of this service, to an effect in the log.
 
-1. *the same request*: what was asked before is answered as it was then, from the log
+1. *the same request*: a repeated request gets its earlier answer, from the log
 2. *what is due* (`worldledger_chess.arena.settling`): a game that is over is ended first
-3. *whose turn*: an attempt out of turn goes to the world's pipeline, which refuses it, and has the log tell of it
+3. *the turn*: an attempt out of turn goes to the world's pipeline, which refuses it and records that
 4. *the move*: a legal one goes through the pipeline (`worldledger_service.runtime`) as its agent's intent, so that
-   permissions, quotas and idempotency are those of all intents; any other becomes a MoveRejected of the agent's, under
-its req_id 5. *what is due* now: the end of the game, or the fallback
+   permissions, quotas and idempotency are those of all intents; any other becomes the agent's MoveRejected, under its
+   req_id
+5. *what is due* now: the end of the game, or the fallback
 
-Every step is judged by the log: whoever else plays, in whichever process, the answer is what stands there.
+Every step is judged by the log: whichever other processes play, the answer is what the log has.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
     from worldledger_chess.arena.table import Table
     from worldledger_chess.arena.writing import Writing
 
-#: The tries of an attempt that begins anew because the game has gone on meanwhile: whether each is the last.
+#: The tries of an attempt, repeated if the game has changed meanwhile: whether each is the last.
 _TRIES: Final = (*[False] * 19, True)
-#: Longest text that is looked at as a move, in characters.
+#: Longest text that is read as a move, in characters.
 _MAX_TEXT: Final = 10_000
 
 log = structlog.get_logger("worldledger.arena")
@@ -87,7 +88,7 @@ class Moving:
             return await self._writing.reject(table, player, rejected, req_id, illegal=True)
 
         async def out_of_turn() -> Written:
-            # The pipeline refuses it, and has the log tell of it; or accepts it, if it is that agent's turn by now.
+            # The pipeline refuses and records it; or accepts it, if it is that agent's turn by now.
             name = "uci_notation" if is_uci(text) else "san_notation"
             return await self._submit(table, agent_id, {"kind": "MoveMade", name: kept(text)}, req_id)
 
@@ -95,7 +96,7 @@ class Moving:
         return await self._take(table, asked, ply)
 
     async def fail(self, table: Table, player: Player, error: SimulationError, *, req_id: str, ply: int) -> MoveOutcome:
-        """Take note that a player of this service has no move; it counts as an attempt that was rejected."""
+        """Record that a player of this service has no move; it counts as a rejected attempt."""
         said = {"attempted": None, "reason": "player_failed", "detail": kept(error.message)}
 
         async def attempt(player: Player) -> Written:
@@ -108,9 +109,9 @@ class Moving:
         return await self._take(table, asked, ply)
 
     async def _take(self, table: Table, asked: _Asked, ply: int | None) -> MoveOutcome:
-        """Take an attempt through the steps, anew as long as the game goes on meanwhile.
+        """Take an attempt through the steps, again and again while the game changes meanwhile.
 
-        One that names no ``ply`` counts as the move that its side was to make when it came.
+        One without ``ply`` counts as the move that its side was to make when it came.
         """
         _must_be_live(table)
         arrived_at = self._settling.now()
@@ -156,14 +157,14 @@ class Moving:
         raise AssertionError  # the last try returns or raises
 
     async def _settle_what_follows(self, table: Table) -> None:
-        """Do what is due after an attempt that stands; what cannot be done now is done later, by whoever looks."""
+        """Do what is due after an attempt; what cannot be done now is done later, by the next call or timer."""
         try:
             await self._settling.settle(table)
         except SimulationError as error:
             log.warning("what is due in a game is done later", game_id=table.game_id, error=error.message)
 
     async def _submit(self, table: Table, agent_id: str, payload: dict[str, Any], req_id: str) -> Written:
-        """Submit an intent of an agent; return where its effect stands, once it is in the record."""
+        """Submit an intent of an agent; return its effect's seq, once it is in the record."""
         world = await self._worlds.get(table.game_id)
         intent = {
             "kind": "Custom",
@@ -177,7 +178,7 @@ class Moving:
         return Written(accepted.global_seq, accepted.replayed)
 
     async def resign(self, table: Table, agent_id: str, *, req_id: str) -> ResignOutcome:
-        """Have an agent resign; see `worldledger_chess.arena.LiveGame.resign`."""
+        """Let an agent resign; see `worldledger_chess.arena.LiveGame.resign`."""
         _check_request(agent_id, req_id)
         _must_be_live(table)
         record = table.record
@@ -205,7 +206,7 @@ class Moving:
 
 
 class _Asked(NamedTuple):
-    """A request: whose, how to tell whether an earlier one was the same, and what is tried."""
+    """A request: whose, how to recognise it as repeated, and what it attempts."""
 
     agent_id: str
     req_id: str
@@ -244,7 +245,7 @@ def _board(record: Record) -> chess.Board:
 
 
 def _to_move(record: Record, agent_id: str) -> Player | None:
-    """Return the colour of an agent that is to move; None for anybody else."""
+    """Return the colour of an agent that is to move; None for any other agent."""
     return record.turn if record.in_progress and record.agent(record.turn) == agent_id else None
 
 
@@ -255,7 +256,7 @@ def _entry(record: Record, seq: int) -> Entry:
 
 
 def _is_same(record: Record, entry: Entry, text: str) -> bool:
-    """Tell whether an attempt is the one that a request made before: the same move, however it is written."""
+    """Return whether an attempt is the one that a request made before: the same move in any notation."""
     if entry.kind == "MoveRejected":
         return bool(entry.effect["payload"].get("attempted") == kept(text))
     if entry.kind != "MoveMade" or record.board is None:

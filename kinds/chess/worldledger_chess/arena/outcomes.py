@@ -1,4 +1,4 @@
-"""What became of an attempt to move: worked out from the log, so that asking again gives the same. Pure."""
+"""The outcomes of attempts to move, computed from the log, so that asking again gives the same. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
 class GameEnd(BaseModel):
-    """How a game has ended, in the words of `worldledger_chess.rules.endings`, and where the log says so."""
+    """The end of a game, in the terms of `worldledger_chess.rules.endings`, and its place in the log."""
 
     model_config = _FROZEN
 
@@ -27,15 +27,15 @@ class GameEnd(BaseModel):
 
 
 class MoveOutcome(BaseModel):
-    """What became of an attempt.
+    """The outcome of an attempt.
 
     - ``accepted``: whether it was a legal move, which is then ``move``; else ``reason`` (illegal_move, or player_failed
-      where a player of this service gave no move) and ``detail`` say why not, and ``attempted`` what it was.
+      if a player of this service gave no move) and ``detail`` say why not, and ``attempted`` what it was.
     - ``global_seq``: the effect that it has become, a MoveMade or a MoveRejected. ``ply``: the move's number, or the
       number that it would have had. ``fen``: the position now, as in the log.
     - ``attempts_left``: how many more attempts may be rejected before the fallback; None for a legal move.
-    - ``fallback``: the move that was made instead, where this was one attempt too many and the game has it so.
-    - ``ended``: how this has ended the game, where it has.
+    - ``fallback``: the move that was made instead, if this was one attempt too many and the game's fallback is a move.
+    - ``ended``: how this has ended the game, if it has.
     - ``replayed``: whether the request was made before, and this is its answer again.
     """
 
@@ -72,7 +72,7 @@ class ResignOutcome(BaseModel):
 
 
 def end_of(record: Record) -> GameEnd | None:
-    """Return how a game has ended; None while it goes on."""
+    """Return how a game ended; None while it goes on."""
     if not record.started or record.in_progress:
         return None
     board = record.entities["board"]
@@ -81,7 +81,7 @@ def end_of(record: Record) -> GameEnd | None:
 
 
 def move_outcome(record: Record, entry: Entry, *, replayed: bool = False) -> MoveOutcome:
-    """Return what became of the attempt that made this effect."""
+    """Return the outcome of the attempt that made this effect."""
     made = entry.kind == "MoveMade"
     ply = entry.ply if made else entry.ply + 1
     player = _player_of(record, ply)
@@ -117,7 +117,7 @@ def move_outcome(record: Record, entry: Entry, *, replayed: bool = False) -> Mov
 
 
 def resign_outcome(record: Record, entry: Entry, *, replayed: bool = False) -> ResignOutcome:
-    """Return what became of the resignation that made this effect."""
+    """Return the outcome of the resignation that made this effect."""
     effect = entry.effect
     agent_id = effect["source_id"]
     ended = end_of(record)
@@ -138,5 +138,5 @@ def _ended_by(record: Record, ply: int) -> bool:
 
 
 def _player_of(record: Record, ply: int) -> Player:
-    """Return whose move a ply is, counted back from whose turn it is."""
+    """Return the colour that moved at a ply, counted back from the side to move."""
     return record.turn if (record.ply + 1 - ply) % 2 == 0 else OTHER[record.turn]

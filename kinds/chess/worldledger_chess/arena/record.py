@@ -1,8 +1,7 @@
-"""One game as its log tells it: folded effect by effect, with what only the whole history knows. Pure.
+"""One game as its log tells it: folded effect by effect, with facts that need the whole history. Pure.
 
-What the world's state leaves out is here: the moves (repetition is told by them), which request made which effect, and
-how many attempts in a row were rejected. So whatever a process answers follows from the log, and any process answers
-the same.
+It has what the world's state leaves out: the moves (which decide about repetition), which request made which effect,
+and how many attempts in a row were rejected. So every answer follows from the log, and every process gives the same.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from worldledger_chess.rules.positions import UNREADABLE, position
 from worldledger_chess.rules.state import BOARD
 from worldledger_chess.rules.times import Moment
 
-#: The source of what the arena itself says of a game. No agent may have this name.
+#: The source_id of the arena's own effects. No agent may have this name.
 ARENA: Final = "arena"
-#: Events that are kept ready for those who watch; others are made anew when they are asked for.
+#: Most events that are kept ready for watchers; others are made again on request.
 _READY: Final = 32
 
 
 class Entry(NamedTuple):
     """An effect that counted for the game.
 
-    ``ply`` is how many moves were made once it was there, ``rejected`` how many attempts in a row were rejected then;
+    ``ply`` is the number of moves after it, ``rejected`` the number of attempts in a row that were rejected then;
     ``text`` is the effect as it is stored.
     """
 
@@ -65,18 +64,18 @@ class Record:
         self.game_id = game_id
         self._fold = Fold(game_id, ruleset)
         self._verifier = Verifier(game_id)
-        #: how the game was set up; None for a world that is no live game
+        #: the game's configuration; None for a world that is not a live game
         self.live: LiveConfig | None = None
         self.world_uuid = ""
         #: the present position with its moves; None before the game has started
         self.board: chess.Board | None = None
         #: the moves so far, as UCI
         self.moves_made: list[str] = []
-        #: wall_time of the last effect of any kind, of the first one that counted, and of the last move or the start
+        #: wall_time of the last effect of any kind, of the first that counted, and of the last move or the start
         self.last_at = 0.0
         self.started_at = 0.0
         self.turn_at = 0.0
-        #: attempts of the side to move that were rejected since the last move
+        #: rejected attempts of the side to move since the last move
         self.rejected = 0
         self._illegal_before = 0
         self.entries: list[Entry] = []
@@ -85,11 +84,11 @@ class Record:
         self._moves: list[Move] = []
         self._ready: Lru[int, GameEvent] = Lru(_READY)
 
-    # -- how it stands -------------------------------------------------------------------------------------
+    # -- its state -----------------------------------------------------------------------------------------
 
     @property
     def seq(self) -> int:
-        """The last effect that is in it."""
+        """The seq of the last folded effect."""
         return self._fold.seq
 
     @property
@@ -99,17 +98,17 @@ class Record:
 
     @property
     def started(self) -> bool:
-        """Whether there is a game."""
+        """True if there is a game."""
         return self.board is not None
 
     @property
     def in_progress(self) -> bool:
-        """Whether the game goes on, as far as the log says."""
+        """True while the game goes on, according to the log."""
         return self.started and self.entities[BOARD]["status"] == "in_progress"
 
     @property
     def ply(self) -> int:
-        """How many moves were made."""
+        """The number of moves so far."""
         ply: int = self.entities[BOARD]["ply"]
         return ply
 
@@ -132,24 +131,24 @@ class Record:
 
     @property
     def deadline_at(self) -> float | None:
-        """When the time of the side to move is over, by the clock of ``wall_time``; None where there is no limit."""
+        """When the time of the side to move runs out, by the clock of ``wall_time``; None if there is no limit."""
         limit = None if self.live is None or not self.in_progress else self.live.limit(self.turn)
         return None if limit is None else self.turn_at + limit
 
     @cached_property
     def due_end(self) -> Ending | None:
-        """How the rules end the game on the board, where they do, whether or not the log says so yet."""
+        """The end of the game by the rules and the board, if there is one, whether or not the log has it yet."""
         return None if self.board is None else automatic_end(self.board)
 
     @property
     def unsettled(self) -> bool:
-        """Whether the game goes on in the log though it is to end, or a fallback is due."""
+        """True if the game goes on in the log though it is due to end, or a fallback is due."""
         if self.live is None or not self.in_progress:
             return False
         return self.due_end is not None or self.rejected >= self.live.max_illegal
 
     def position(self, *, remaining_s: float | None = None) -> Position:
-        """Return what a player is asked; ``remaining_s``: seconds that are left for the move."""
+        """Return the input of a player; ``remaining_s``: seconds left for the move."""
         assert self.board is not None  # noqa: S101 - the game goes on
         entity = self.entities[BOARD]
         return Position(
@@ -162,10 +161,10 @@ class Record:
             remaining_s=remaining_s,
         )
 
-    # -- what was done -------------------------------------------------------------------------------------
+    # -- its history ---------------------------------------------------------------------------------------
 
     def request(self, source_id: str, req_id: str) -> Entry | None:
-        """Return what a request has made, if it has made something that counted."""
+        """Return the effect that a request has made, if it counted."""
         index = self._requests.get((source_id, req_id))
         return None if index is None else self.entries[index]
 
@@ -194,10 +193,10 @@ class Record:
         return wall_time
 
     def move_at(self, ply: int) -> Move:
-        """Return a move. Raises ValueError for one that is no Move (null moves, drops)."""
+        """Return a move. Raises ValueError for one that is not a Move (null moves, drops)."""
         try:
             return Move.of(self._effect_of(ply))
-        except ValueError:  # its payload is not whole, as that of an imported move may be
+        except ValueError:  # its payload is incomplete, as that of an imported move may be
             return self.moves()[ply - 1]
 
     def moves(self) -> list[Move]:
@@ -212,7 +211,7 @@ class Record:
         return list(self._moves)
 
     def _effect_of(self, ply: int) -> Effect:
-        """Return a move's effect; without its timestamp where that is none, as nobody looks at those of an intent."""
+        """Return a move's effect; without an invalid timestamp, which an intent's may be."""
         effect = self.entries[self._move_entries[ply - 1]].effect
         try:
             _MOMENT.validate_python(effect["payload"].get("timestamp"))
@@ -221,7 +220,7 @@ class Record:
         return effect
 
     def events(self, after_seq: int, limit: int) -> list[GameEvent]:
-        """Return what watchers are told of the effects after a seq, the first ones."""
+        """Return the first events for watchers of the effects after a seq."""
         first = bisect_right(self.entries, after_seq, key=_seq)
         return [self._event(entry) for entry in self.entries[first : first + limit]]
 
@@ -236,12 +235,12 @@ class Record:
     def _keep(self, event: GameEvent) -> None:
         self._ready[event.global_seq] = event
 
-    # -- going on ------------------------------------------------------------------------------------------
+    # -- updating ------------------------------------------------------------------------------------------
 
     def apply(self, row: StoredEffect) -> None:
-        """Take the next effect of the log, if the chain holds. Raises TamperedError, FoldError or InvalidConfigError.
+        """Fold the next effect of the log, if the chain holds. Raises TamperedError, FoldError or InvalidConfigError.
 
-        After that the record is of no use.
+        After that the record must not be used any more.
         """
         if not self._verifier.feed_chain((row,)):
             assert self._verifier.finding is not None  # noqa: S101 - it says why
@@ -276,7 +275,7 @@ class Record:
     def _begin(self, effect: Effect) -> None:
         board = self.entities[BOARD]
         self.board = self._position(effect)
-        if self.live is not None:  # the state does not say which square was passed, unless somebody can capture there
+        if self.live is not None:  # the state does not have the passed square, unless a capture is possible there
             begun = self.live.board()
             if begun.fen() == board["fen"]:
                 self.board = begun
@@ -289,16 +288,16 @@ class Record:
         self.moves_made.append(uci)
         try:
             self.board.push(self.board.parse_uci(uci))
-        except UNREADABLE:  # an imported record that python-chess would not play
+        except UNREADABLE:  # an imported record that python-chess does not play
             self.board = self._position(effect)
         self._next_turn(effect)
 
     def _position(self, effect: Effect) -> chess.Board:
-        """Return the board of the position that the log tells, after an effect."""
+        """Return the board of the position in the log after an effect."""
         board = self.entities[BOARD]
         try:
             return position(board["variant"], board["fen"])
-        except UNREADABLE as error:  # an imported record: what is written here is checked
+        except UNREADABLE as error:  # an imported record: live games are checked when they are written
             seq = effect["global_seq"]
             what = f"game {self.game_id}: the position after seq {seq} cannot be read ({error})"
             raise FoldError(what, world_id=self.game_id, global_seq=seq) from error
@@ -310,7 +309,7 @@ class Record:
 
 
 def taken_back(board: chess.Board, count: int) -> chess.Board:
-    """Return a copy of a board as it was ``count`` moves ago, which knows the last move before."""
+    """Return a copy of a board as it was ``count`` moves ago, including the last move before that."""
     board = board.copy(stack=count + 1)
     for _ in range(count):
         board.pop()

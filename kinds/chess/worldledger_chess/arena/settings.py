@@ -1,4 +1,4 @@
-"""How an arena works: limits, and how often it looks around."""
+"""The settings of an arena: limits and intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_GAMES: Final = 100
 
 
 class ArenaSettings(BaseModel):
-    """How an arena works; see `worldledger_chess.arena.Arena`."""
+    """The settings of an arena; see `worldledger_chess.arena.Arena`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -1,7 +1,7 @@
-"""Settling: what is due in a game besides the players' moves is done: its end, a deadline, a fallback.
+"""Settling: doing what is due in a game besides the players' moves: its end, a deadline, a fallback.
 
-It is done by whoever looks: a call, a timer, a game that is read into memory after its process was killed. Doing it
-twice, here or in another process, does no harm.
+It is done on every occasion: a call, a timer, the loading of a game whose process was killed. Doing it twice, here or
+in another process, is harmless.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worldledger_chess.rules.endings import Reason
 
 
-#: Steps in which everything that is due at one time must be done: a fallback may bring about the end.
+#: Most steps in which everything that is due at one time must be done: a fallback may cause the end.
 _STEPS: Final = 20
 
 
@@ -42,12 +42,12 @@ class Settling:
         return self._clock()
 
     def expired(self, record: Record) -> bool:
-        """Tell whether the time of the side to move is over."""
+        """Return whether the time of the side to move has run out."""
         deadline = record.deadline_at
         return deadline is not None and self._clock() >= deadline
 
     async def settle(self, table: Table) -> None:
-        """Do all that is due now. Raises as an append does."""
+        """Do everything that is due now. Raises as an append."""
         for _ in range(_STEPS):
             if not await self._step(table):
                 return
@@ -71,7 +71,7 @@ class Settling:
         return True
 
     async def _random_move(self, record: Record) -> str:
-        """Return a move by the game's seed: the same in every process."""
+        """Return a move drawn by the game's seed: the same in every process."""
         assert record.live is not None  # noqa: S101 - only live games are settled
         seed = record.live.seed
         player = RandomPlayer(record.game_id if seed is None else seed)
@@ -79,22 +79,22 @@ class Settling:
 
 
 def _why_given_up(record: Record) -> Reason:
-    """Return the reason: illegal moves, unless among the attempts the player gave no move at all."""
+    """Return the reason: illegal moves, unless the player gave no move in one of the attempts."""
     attempts = takewhile(lambda entry: entry.kind == "MoveRejected", reversed(record.entries))
     reasons = {entry.effect["payload"].get("reason") for entry in attempts}
     return "illegal_move" if reasons <= {None, "illegal_move"} else "abandoned"
 
 
-# Deadlines: each game is looked at when the time of its side to move is over.
+# -- deadlines: each game is checked when the time of its side to move runs out --------------------------------
 #
-# What stands here is only when to look: whether a time is over is worked out from the log then. So nothing is lost
+# Only the times of checks are kept here: whether a time has run out is computed from the log then. So nothing is lost
 # with a process, and nothing ends too early because of what another process has done meanwhile.
 
 #: Longest sleep in seconds: the wall clock may be set, and the process suspended.
 _LONGEST: Final = 1.0
-#: Seconds after which a look that has failed is tried again.
+#: Seconds after which a failed check is repeated.
 _AGAIN: Final = 1.0
-#: Most games that are looked at at once.
+#: Most games that are checked at the same time.
 _AT_ONCE: Final = 8
 
 log = structlog.get_logger("worldledger.arena")
@@ -113,15 +113,15 @@ class Deadlines:
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
-        """Return how many games are to be looked at."""
+        """Return the number of games that are to be checked."""
         return len(self._at)
 
     def at(self, game_id: str) -> float | None:
-        """Tell when a game is to be looked at."""
+        """Return when a game is to be checked."""
         return self._at.get(game_id)
 
     def set(self, game_id: str, at: float | None) -> None:
-        """Have a game looked at then, and not at the time that was set before; None for not at all."""
+        """Set the time at which a game is checked, replacing an earlier one; None for never."""
         if at is None:
             self._at.pop(game_id, None)
         elif self._at.get(game_id) != at:
@@ -129,12 +129,12 @@ class Deadlines:
             heapq.heappush(self._heap, (at, game_id))
             if self._heap[0][1] == game_id:
                 self._sooner.set()
-            if len(self._heap) > 64 + 4 * len(self._at):  # most of it is times that were set anew
+            if len(self._heap) > 64 + 4 * len(self._at):  # most entries are outdated
                 self._heap = [(at, game_id) for game_id, at in self._at.items()]
                 heapq.heapify(self._heap)
 
     async def run(self) -> None:
-        """Look at games at their times, for ever."""
+        """Check games at their times, for ever."""
         while True:
             delay = self._begin_due()
             try:
@@ -145,14 +145,14 @@ class Deadlines:
             self._sooner.clear()
 
     async def close(self) -> None:
-        """Look at nothing any more."""
+        """Stop all checks."""
         tasks = list(self._looking.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin_due(self) -> float:
-        """Begin to look at all whose time has come; return the seconds until the next one."""
+        """Begin to check all games that are due; return the seconds until the next one."""
         now = self._clock()
         while self._heap and self._heap[0][0] <= now:
             at, game_id = heapq.heappop(self._heap)
@@ -175,7 +175,7 @@ class Deadlines:
                 self._at.setdefault(game_id, self._clock() + 10 * _AGAIN)
 
     def _looked(self, game_id: str, _: object) -> None:
-        """Put a game that is to be looked at again back among the others."""
+        """Reschedule a game that is to be checked again."""
         del self._looking[game_id]
         at = self._at.pop(game_id, None)
         if at is not None:

@@ -1,4 +1,4 @@
-"""A table: one game that is in memory here, and who is at it."""
+"""A table: one game in memory, and its users in this process."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """One game in memory: its record, which goes on as the log does, and who needs it to stay here."""
+    """One game in memory: its record, which follows the log, and the reasons to keep it in memory."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        #: when it was last asked for, in epoch seconds
+        #: when it was last requested, in epoch seconds
         self.asked_at = 0.0
-        #: what has ended the following of the game: its log is damaged, or the arena closes
+        #: the error that has ended the following of the game: its log is damaged, or the arena closes
         self.error: SimulationError | None = None
-        #: calls that are under way, and those who watch
+        #: calls that are under way, and watchers
         self.users = 0
         self.watchers = 0
-        #: whether players of this process are at it
+        #: whether players of this process play it
         self.driven = False
         self._writing: Counter[tuple[str, str]] = Counter()
         self._stirred = asyncio.Event()
 
     @property
     def game_id(self) -> str:
-        """The game."""
+        """The game's id."""
         return self.record.game_id
 
     @property
     def needed(self) -> bool:
-        """Whether somebody here needs it to stay in memory."""
+        """True if it is needed in memory here."""
         return self.driven or self.users > 0 or self.watchers > 0
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Have it stay until the end of the block."""
+        """Keep it in memory until the end of the block."""
         self.users += 1
         try:
             yield
@@ -52,7 +52,7 @@ class Table:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Have it stay until the end of the block, for somebody who watches."""
+        """Keep it in memory until the end of the block, for a watcher."""
         self.watchers += 1
         try:
             yield
@@ -66,35 +66,35 @@ class Table:
         try:
             yield
         finally:
-            self._writing -= Counter((request,))  # which keeps what is left above zero
+            self._writing -= Counter((request,))  # this keeps what is left above zero
 
     def is_writing(self, request: tuple[str, str]) -> bool:
-        """Tell whether such a request is under way, whether its caller still waits or not."""
+        """Return whether such a request is under way, even if its caller no longer waits."""
         return request in self._writing
 
     def stir(self) -> None:
-        """Wake all who wait for a change."""
+        """Wake all calls that wait for a change."""
         self._stirred.set()
         self._stirred = asyncio.Event()
 
     def end(self, error: SimulationError) -> None:
-        """Take note that it goes on no more; who waits is told."""
+        """End the following of the game; waiting calls are told."""
         if self.error is None:
             self.error = error
         self.stir()
 
     def raise_if_ended(self) -> None:
-        """Raise what has ended the following."""
+        """Raise the error that has ended the following."""
         if self.error is not None:
             raise self.error
 
     async def changed(self) -> None:
-        """Wait for the next change. Raises what ends the following."""
+        """Wait for the next change. Raises the error that ends the following."""
         self.raise_if_ended()
         await self._stirred.wait()
         self.raise_if_ended()
 
     async def reached(self, seq: int) -> None:
-        """Wait until the record has an effect. Raises what ends the following."""
+        """Wait until the record has an effect. Raises the error that ends the following."""
         while self.record.seq < seq:
             await self.changed()

@@ -1,7 +1,7 @@
-"""Writing what the arena itself says of a game, so that several processes may say it at once and it stands once.
+"""Writing the arena's own effects of a game, so that each is in the log once even if several processes write it.
 
 Everything is judged by the state that it will follow: of two processes that want to end a game, to count an illegal
-attempt or to move for a player, the first one does, and the other finds out.
+attempt or to move for a player, the first one succeeds, and the other notices.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ if TYPE_CHECKING:
     from worldledger_chess.rules.endings import Ending, Player
 
 
-# What an arena has counted since it was opened.
+# -- counters of an arena ---------------------------------------------------------------------------------------
 
 
 @dataclass
 class GameCounters:
-    """Games that this process has made and brought to their ends; over all processes each is counted once.
+    """The games that this process has made, and those that it has ended; over all processes each is counted once.
 
-    A game that is made, or whose end is appended, as any world's effect is, past the arena, is not counted.
+    A game that is made or ended by an ordinary append, past the arena, is not counted.
     """
 
-    #: games that were made, and games that ended, here
+    #: games made and games ended here
     created: int = 0
     completed: int = 0
 
 
 class Written(NamedTuple):
-    """Where an effect stands, and whether an earlier call of the same request has written it."""
+    """The seq of an effect, and whether an earlier call of the same request has written it."""
 
     seq: int
     replayed: bool = False
 
 
 class _OvertakenError(SimulationError):
-    """The game has gone on since it was looked at: look again."""
+    """The game has changed since it was checked: check again."""
 
 
-#: What says that another was first: the state, the rules by it, or the request's own earlier effect.
+#: Signs that another process was first: the state, the rules by it, or the request's own earlier effect.
 OVERTAKEN = (_OvertakenError, IllegalEffectError, RequestConflictError)
 
 
@@ -65,20 +65,20 @@ class Writing:
         self.counters = GameCounters()
 
     async def end(self, table: Table, ending: Ending) -> None:
-        """Say that a game has ended, unless it has gone on or ended since. Raises as an append does."""
+        """Write that a game has ended, unless it has gone on or ended since. Raises as an append."""
         payload = {"status": ending.status, "result": ending.result, "reason": ending.reason}
         if await self._once(table, "GameEnded", payload, "end"):
             self.counters.completed += 1
 
     async def move_instead(self, table: Table, uci: str) -> None:
-        """Make a move for the side to move, unless the game has gone on since. Raises as an append does."""
+        """Make a move for the side to move, unless the game has gone on since. Raises as an append."""
         payload = {"uci_notation": uci, "comment": "made by the arena after too many illegal attempts"}
         await self._once(table, "MoveMade", payload, f"fallback:{table.record.ply + 1}")
 
     async def reject(
         self, table: Table, player: Player, attempt: Mapping[str, Any], req_id: str, *, illegal: bool
     ) -> Written:
-        """Write a MoveRejected of the side to move. Raises one of `OVERTAKEN`, and as an append does.
+        """Write a MoveRejected of the side to move. Raises one of `OVERTAKEN`, and as an append.
 
         ``illegal``: whether it counts as an illegal attempt in the state; no more of them are written than are allowed.
         """
@@ -102,14 +102,14 @@ class Writing:
         return await self._append(table, "MoveRejected", payload, agent_id, req_id, judge)
 
     async def _once(self, table: Table, kind: str, payload: Mapping[str, Any], req_id: str) -> bool:
-        """Write what is to stand once; tell whether this call has written it."""
+        """Write an effect once; return whether this call has written it."""
         judge = _goes_on(table.record.ply)
         seq = table.record.seq
         try:
             written = await self._append(table, kind, payload, ARENA, req_id, judge)
         except OVERTAKEN:
             await self._feed.catch_up(table)
-            if table.record.seq == seq:  # nobody was quicker: the rules refuse it
+            if table.record.seq == seq:  # no other process was first: the rules refuse it
                 raise
             return False
         return not written.replayed
@@ -142,7 +142,7 @@ class Writing:
         return await writing(self._store.outages, write(), begun=lambda: table.is_writing(request))
 
     async def read_on(self, table: Table, seq: int) -> None:
-        """Wait until an effect that was written is in the record. Raises StoreUnavailableError."""
+        """Wait until a written effect is in the record. Raises StoreUnavailableError."""
 
         async def read() -> None:
             with table.in_use():
@@ -153,7 +153,7 @@ class Writing:
 
 
 def _goes_on(ply: int) -> Callable[[WorldState], None]:
-    """Return a judge that lets nothing pass unless the game goes on, and no move was made since."""
+    """Return a judge that refuses unless the game goes on, and no move was made since."""
 
     def judge(state: WorldState) -> None:
         board = state.entities.get(BOARD)

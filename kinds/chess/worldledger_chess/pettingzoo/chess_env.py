@@ -33,12 +33,12 @@ from worldledger_chess.rules.live import EXTERNAL
 
 __all__ = ["ILLEGAL_REWARD", "ChessEnv", "env"]
 
-#: The reward of an attempt that is no legal move.
+#: The reward of an attempt that is not a legal move.
 ILLEGAL_REWARD: Final = -0.1
 
 _AGENTS: Final = ("player_0", "player_1")
 _COLOURS: Final = {"player_0": "white", "player_1": "black"}
-#: What White and Black get for a result.
+#: The rewards of White and Black for a result.
 _REWARDS: Final = {"white_wins": (1.0, -1.0), "black_wins": (-1.0, 1.0)}
 _BRIEF: Final = {"tensor": "false", "moves": "false"}
 
@@ -48,28 +48,28 @@ log = logging.getLogger("worldledger.client")
 
 
 def env(base_url: str, **settings: Any) -> OrderEnforcingWrapper[str, Any, Any]:
-    """Return a `ChessEnv` with PettingZoo's usual wrappers: calls out of order, and what is no action, are refused."""
+    """Return a `ChessEnv` with PettingZoo's usual wrappers: calls out of order and invalid actions are refused."""
     return OrderEnforcingWrapper(AssertOutOfBoundsWrapper(ChessEnv(base_url, **settings)))
 
 
 class ChessEnv(AECEnv[str, Any, Any]):
     """A game of chess on the service at ``base_url``: ``player_0`` is White, ``player_1`` Black.
 
-    - ``fen``, ``chess960``, ``experiment``, ``max_illegal``, ``fallback``, ``deadline_s`` are a game's, as for
-      ``POST /v1/games``, but that there is no deadline unless one is asked for.
+    - ``fen``, ``chess960``, ``experiment``, ``max_illegal``, ``fallback``, ``deadline_s`` are a game's, as for ``POST
+      /v1/games``, except that there is no deadline by default.
     - ``white``, ``black``: an agent_id each, or an object with the Agent's fields.
     - ``timeout``: seconds that an answer may take; ``patience``: seconds for which a service that cannot be reached, or
-      says that it is asked too often, is tried again.
+      says that it gets too many requests, is tried again.
 
-    Observations are of ``observation``, the board's tensor (`tensor_of`), the same for both players, and of
-    ``action_mask``, int8 of 4672 in PettingZoo's coding (`worldledger_chess.rules.actions`): of the player that is
-    to move; nothing but zeros for the other one, and after the end.
+    An observation has ``observation``, the board's tensor (`tensor_of`), the same for both players, and
+    ``action_mask``, int8 of 4672 in PettingZoo's coding (`worldledger_chess.rules.actions`): that of the player to
+    move; only zeros for the other one, and after the end.
 
     Rewards are +1, -1 and 0 at the end. An action outside the mask is attempted, and so recorded: it costs 0.1, and the
     same player is to move again, unless it was one attempt too many and the game's fallback follows.
 
-    What has gone wrong is raised as an error of `worldledger.errors`; then nothing has changed here, and the same step
-    can be tried again: it is one attempt, even if the first one has arrived.
+    Failures are raised as errors of `worldledger.errors`; then nothing has changed here, and the same step can be
+    repeated: it is one attempt, even if the first one has arrived.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as PettingZoo declares it
@@ -129,25 +129,25 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._legal: dict[int, chess.Move] = {}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Return what the agent's observations are of."""
+        """Return the space of the agent's observations."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Return what the agent's actions are of."""
+        """Return the space of the agent's actions."""
         return self.action_spaces[agent]
 
     @property
     def board(self) -> chess.Board:
-        """The position, as a board of its own: without the moves that have led to it."""
+        """The position, as a separate board without the moves that have led to it."""
         return self._board.copy()
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin a new game, or go on with one.
+        """Begin a new game, or continue one.
 
-        ``seed`` stands in the game: what chance there is follows from it. ``options``: ``fen``, where this game begins;
-        or ``game_id`` of a live game to go on with, whose players are both external (ValueError is raised for others).
-        Options of other names are ignored. A game that was begun here and is not over is given up before the next one
-        begins: who is to move resigns.
+        ``seed`` is stored in the game, and its random choices follow from it. ``options``: ``fen``, where this game
+        begins; or ``game_id`` of a live game to continue, whose players are both external (ValueError is raised for
+        others). Other options are ignored. An unfinished game that was begun here is given up before the next one
+        begins: the side to move resigns.
         """
         options = options or {}
         game_id = options.get("game_id")
@@ -168,9 +168,9 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._begin(told)
 
     def step(self, action: SupportsIndex | None) -> None:
-        """Attempt the action for the agent that is to move; None for an agent whose game is over.
+        """Attempt the action for the agent to move; None for an agent whose game is over.
 
-        If the game has ended meanwhile, as on time, the attempt is refused, and the game is over for both.
+        If the game has ended meanwhile, on time for example, the attempt is refused, and the game is over for both.
         """
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
@@ -195,7 +195,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._stand(told, ply, ended, **said)
 
     def observe(self, agent: str) -> _Observation:
-        """Return what an agent sees: the position, and the mask of its actions."""
+        """Return an agent's observation: the position, and the mask of its actions."""
         legal = self._legal if agent == self.agent_selection else ()
         return {"observation": tensor_of(self._board), "action_mask": action_mask(legal)}
 
@@ -209,7 +209,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         return None
 
     def close(self) -> None:
-        """Close the connections. A game that is not over is left as it is; ``game_id`` names it for whoever goes on."""
+        """Close the connections. An unfinished game is left as it is; it can be continued by its ``game_id``."""
         self._http.close()
 
     # -- inside --------------------------------------------------------------------------------------------
@@ -222,12 +222,12 @@ class ChessEnv(AECEnv[str, Any, Any]):
             self._http.call("POST", f"{self._path}/resign", body=body)
         except StoreUnavailableError:
             raise
-        except SimulationError as error:  # it has ended meanwhile, say; another one can begin all the same
+        except SimulationError as error:  # it has ended meanwhile, for example; another one can begin nevertheless
             log.debug("the game %s is left as it is: %s", self.game_id, error)
         self._over = True
 
     def _begin(self, told: Mapping[str, Any]) -> None:
-        """Sit down at a game as it stands."""
+        """Take over a game in its present state."""
         game_id: str = told["game_id"]
         self.game_id = game_id
         self._path = path_of("v1", "games", game_id)
@@ -243,7 +243,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._stand(told, told["plies"], ended, san=None)
 
     def _stand(self, told: Mapping[str, Any], ply: int, ended: Mapping[str, Any] | None, **said: Any) -> None:
-        """Come to a position, with which the game goes on or has ended, and tell the agents."""
+        """Take over a position, in which the game goes on or has ended, and update the agents."""
         self._board = chess.Board(told["board_state"]["fen"], chess960=self._chess960)
         self._ply = ply
         self._legal = {} if ended else legal_actions(self._board)
@@ -267,7 +267,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._since = time.monotonic()
 
     def _text(self, action: int) -> str:
-        """Return what is sent for an action: its move in UCI; its number where no text says it, or where one says more.
+        """Return the text of an action: its move in UCI; its number if no text says it, or if a text is ambiguous.
 
         The service reads e1h1 as castling, which in standard chess is another action.
         """
@@ -283,7 +283,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         return f"action {action}"
 
     def _attempt(self, agent: str, text: str) -> Any:
-        """Make an attempt, with one req_id until it is answered: a step that is tried again is the same attempt."""
+        """Make an attempt, with one req_id until it is answered: a repeated step is the same attempt."""
         body = {
             "agent_id": self._agent_ids[agent],
             "move": text,
@@ -297,7 +297,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
 
 
 def _became_of(told: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Return how many moves were made after an attempt, and what is said of it in ``infos``."""
+    """Return the number of moves after an attempt, and what ``infos`` say of it."""
     ply: int = told["ply"]
     if told["accepted"]:
         return ply, {"san": told["move"]["san_notation"]}

@@ -1,13 +1,13 @@
 """Chess worlds: one world is one game. Source: docs/reference/contracts.md, "Chess".
 
-- ``claims.py``, ``positions.py``, ``moves.py``, ``endings.py``: what payloads say, and the words that they say it in
-- ``state.py``: what becomes of the state (evolve)
+- ``claims.py``, ``positions.py``, ``moves.py``, ``endings.py``: the content of payloads, and its vocabulary
+- ``state.py``: how effects change the state (evolve)
 - ``rules.py``: what is refused before it becomes an effect, and what is written (decide)
 - ``live.py``: the configuration of live games, and how they begin; ``deciding.py``: how they end
-- ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the entities; ``validation.py``: checks of
-  a log
-- ``pgn.py`` (``splitter.py``, ``tags.py``, ``movetext.py``, ``clocks.py``, ``identity.py``, ``drafting.py``): recorded
-  games; ``notation.py`` and ``line.py``: python-chess's moves and texts, in a fraction of its time
+- ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the entities; ``validation.py``: checks of a
+  log
+- ``pgn.py`` (``splitter.py``, ``tags.py``, ``movetext.py``, ``clocks.py``, ``identity.py``): recorded games;
+  ``notation.py``: python-chess's moves and texts, in a fraction of its time
 
 The entities need NumPy, which folding games does not: this package loads them when they are first asked for.
 """
@@ -70,7 +70,8 @@ _WITH_NUMPY: Final = {
 class Chess(Ruleset):
     """Worlds of the ruleset ``chess``: GameStarted, MoveMade, MoveRejected, GameEnded.
 
-    A configuration with ``live`` makes a live game (`LiveConfig`), which begins with its world; any other is free.
+    A configuration with ``live`` makes a live game (`LiveConfig`), which begins with its world; any other world is
+    free.
     """
 
     name = "chess"
@@ -102,7 +103,7 @@ class Chess(Ruleset):
     )
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the configuration, a live one in its normal form. Raises InvalidConfigError for one that cannot be."""
+        """Return the configuration, a live one in its normal form. Raises InvalidConfigError for an invalid one."""
         live = LiveConfig.of(config, new=True)
         return dict(config) if live is None else {**config, LIVE: live.to_value()}
 
@@ -115,7 +116,7 @@ class Chess(Ruleset):
         return nothing if live is None else opening_effects(live)
 
     def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
-        """Players move, and resign; everything else about a game is said by whoever runs it."""
+        """Players move and resign; only the game's operator may state anything else about it."""
         if kind in self.checks:
             rules.check_players_intent(kind, payload, agent_id, state)
 
@@ -127,7 +128,7 @@ def __getattr__(name: str) -> Any:
     module = _WITH_NUMPY.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # As ``from … import`` of a submodule, which needs no import by name.
+    # Like ``from … import`` of a submodule, which needs no import by name.
     from worldledger_chess.rules import board, entities, validation  # noqa: PLC0415
 
     return getattr({"board": board, "entities": entities, "validation": validation}[module], name)

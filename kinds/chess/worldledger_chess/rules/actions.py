@@ -1,13 +1,14 @@
 """Moves as whole numbers, for learners: the coding of PettingZoo's chess.
 
-An action is ``file * 584 + rank * 73 + plane``, where file and rank (from 0) are of the square that is left, and the
-plane says how, seen from the side that moves: Black's moves are mirrored, so that both sides go up the board.
+An action is ``file * 584 + rank * 73 + plane``, where file and rank (from 0) are those of the starting square, and the
+plane is the kind of move, seen from the side that moves: Black's moves are mirrored, so that both sides go up the
+board.
 
-- planes 0 to 55, like a queen: ``8 * (distance - 1) + direction``, the directions being (-1, -1), (-1, 0), (-1, 1),
-  (0, -1), (0, 1), (1, -1), (1, 0), (1, 1) as (files, ranks). Castling, too: to where the king goes, in Chess960 to the
-  rook's square. A pawn that so comes to the last rank becomes a queen.
+- planes 0 to 55, like a queen: ``8 * (distance - 1) + direction``, the directions being (-1, -1), (-1, 0), (-1, 1), (0,
+  -1), (0, 1), (1, -1), (1, 0), (1, 1) as (files, ranks). Castling, too: to the king's new square, in Chess960 to the
+  rook's square. A pawn that reaches the last rank this way becomes a queen.
 - planes 56 to 63, like a knight: (-2, -1), (-2, 1), (-1, -2), (-1, 2), (1, -2), (1, 2), (2, -1), (2, 1)
-- planes 64 to 72, pawns that become something else: ``64 + 3 * (files + 1) + piece``, the pieces being knight, bishop
+- planes 64 to 72, pawns that become another piece: ``64 + 3 * (files + 1) + piece``, the pieces being knight, bishop
   and rook
 
 Source: docs/how-to-pettingzoo.md.
@@ -21,7 +22,7 @@ from typing import Any, Final
 import chess
 import numpy as np
 
-#: How many actions there are; most of them are no legal move in any position.
+#: The number of actions; most of them are not a legal move in any position.
 ACTIONS: Final = 8 * 8 * 73
 
 _PLANES: Final = 73
@@ -29,13 +30,13 @@ _UNDERPROMOTIONS: Final = 64
 _PIECES: Final = (chess.KNIGHT, chess.BISHOP, chess.ROOK)
 _DIRECTIONS: Final = [(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y]
 _JUMPS: Final = [(x, y) for x in (-2, -1, 1, 2) for y in (-2, -1, 1, 2) if abs(x) + abs(y) == 3]
-#: How far planes 0 to 63 go, in files and ranks; and back.
+#: The files and ranks that planes 0 to 63 move; and the reverse.
 _STEPS: Final = [(n * x, n * y) for n in range(1, 8) for x, y in _DIRECTIONS] + _JUMPS
 _PLANE_OF: Final = {step: plane for plane, step in enumerate(_STEPS)}
 
 
 def action_of(move: chess.Move, turn: chess.Color) -> int:
-    """Return the action that is this move of that side. Raises ValueError for what no action can be, as a null move."""
+    """Return the action of this move by that side. Raises ValueError for a move without one, such as a null move."""
     seen = (lambda square: square) if turn else chess.square_mirror
     origin, target = seen(move.from_square), seen(move.to_square)
     file, rank = chess.square_file(origin), chess.square_rank(origin)
@@ -50,9 +51,9 @@ def action_of(move: chess.Move, turn: chess.Color) -> int:
 
 
 def move_of(action: int, board: chess.Board) -> chess.Move | None:
-    """Return the move that an action is for the side to move, legal or not; None if it leads off the board.
+    """Return the move of an action by the side to move, legal or not; None if it leads off the board.
 
-    Raises ValueError for a number that is no action.
+    Raises ValueError for a number that is not an action.
     """
     if not 0 <= action < ACTIONS:
         raise ValueError(f"an action is 0 to {ACTIONS - 1}, not {action}")
@@ -75,12 +76,12 @@ def move_of(action: int, board: chess.Board) -> chess.Move | None:
 
 
 def legal_actions(board: chess.Board) -> dict[int, chess.Move]:
-    """Return the legal moves of the side to move by their actions."""
+    """Return the legal moves of the side to move, by their actions."""
     return {action_of(move, board.turn): move for move in board.legal_moves}
 
 
 def action_mask(actions: Iterable[int]) -> np.ndarray[Any, np.dtype[np.int8]]:
-    """Return ones where these actions are, else zeros: int8 of the shape (4672,)."""
+    """Return ones for these actions, else zeros: int8 of the shape (4672,)."""
     mask = np.zeros(ACTIONS, dtype=np.int8)
     mask[list(actions)] = 1
     return mask

@@ -18,10 +18,10 @@ MAX_NAME: Final = 50
 #: Longest instructions of an agent, in characters.
 MAX_PROMPT: Final = 10_000
 
-#: What a model's name is like, in the syntax that Python and JSON Schema have in common.
+#: A model's name, in the syntax that Python and JSON Schema have in common.
 MODEL_NAME: Final = r"(?!.*(?:--|\.\.))[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}(?:/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})?"
 _MODEL_NAME: Final = re.compile(MODEL_NAME)
-#: What tells its reader to run code. A chess player's instructions have no need of it.
+#: Phrases that tell a reader to run code, which a chess player's instructions do not need.
 _CODE: Final = re.compile(
     r"```|~~~|<script\b|\b(?:exec|eval|compile|__import__)\s*\(|\bos\s*\.\s*(?:system|popen|exec\w*)\b|\bsubprocess\b"
     r"|\b(?:import|from)\s+(?:os|sys|subprocess|socket|shutil|importlib|ctypes)\b|\brm\s+-\w*r|\bpowershell\b"
@@ -32,9 +32,9 @@ _CODE: Final = re.compile(
 
 
 def code_in(text: str) -> str | None:
-    """Return the first words of a text that tell its reader to run code, or None.
+    """Return the first phrase of a text that tells its reader to run code, or None.
 
-    It knows common words for it and no more: it keeps mistakes out, not somebody who means harm.
+    It knows common phrases only: it prevents mistakes, not malice.
     """
     found = _CODE.search(text)
     return None if found is None else found[0]
@@ -113,10 +113,10 @@ class AgentStats(BaseModel):
         illegal_moves_attempted: int = 0,
         timeouts: int = 0,
     ) -> Self:
-        """Make them of what was counted; games_played is the sum of the games, the average is computed.
+        """Make them from counts; games_played is the sum of the games, the average is computed.
 
-        ``timed_moves``: of how many moves total_thinking_time (seconds) is the sum; None for all of them. Raises
-        ValueError for counts that cannot be.
+        ``timed_moves``: the number of moves in total_thinking_time (seconds); None for all of them. Raises ValueError
+        for impossible counts.
         """
         timed = total_moves if timed_moves is None else timed_moves
         if not 0 <= timed <= total_moves:
@@ -156,7 +156,7 @@ class Agent(BaseModel):
 
     @classmethod
     def of(cls, spec: AgentSpec, stats: AgentStats | None = None) -> Self:
-        """Make the agent of its settings, and of how it has played: None for not yet."""
+        """Make the agent from its settings, and its stats: None for no games yet."""
         return cls(**spec.model_dump(), stats=AgentStats.from_counts() if stats is None else stats)
 
 

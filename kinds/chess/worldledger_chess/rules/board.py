@@ -1,11 +1,11 @@
-"""BoardState: one position of standard chess or Chess960, as agents and networks look at it.
+"""BoardState: one position of standard chess or Chess960, for agents and networks.
 
 Source: docs/reference/contracts.md, "Chess".
 
-FEN comes in two flavours, which differ in one field. Here it is the full one: the square that a pawn has just passed
-over always stands in it (``e3`` after e2e4), as in the standards of PGN and FEN; python-chess writes it so with
-``board.fen(en_passant="fen")``. The log's FENs name that square only where such a capture is legal, as python-chess
-does by itself.
+There are two flavours of FEN, which differ in one field. Here it is the full one: it always has the square that a pawn
+has just passed over (``e3`` after e2e4), as the standards of PGN and FEN say; python-chess writes it with
+``board.fen(en_passant="fen")``. The log's FENs have that square only if such a capture is legal, as python-chess writes
+by default.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class BoardState(BaseModel):  # noqa: PLW1641 - it has no hash, as a list has no
         board = read_fen(self.fen)
         wrong = self._wrong(board)
         if wrong is not None:
-            # Only the names of castling tell Chess960 from standard chess.
+            # Only castling is written differently in Chess960 and standard chess.
             other = read_fen(self.fen, chess960=True)
             if self._wrong(other) is not None:
                 raise ValueError(f"{wrong} is not that of the FEN {self.fen}")
@@ -144,14 +144,14 @@ class BoardState(BaseModel):  # noqa: PLW1641 - it has no hash, as a list has no
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BoardState):
             return NotImplemented
-        # The tensor follows from the FEN, and arrays have no one truth.
+        # The tensor follows from the FEN, and arrays have no single truth value.
         return self.fen == other.fen and self.legal_moves == other.legal_moves
 
     @classmethod
     def from_board(cls, board: chess.Board) -> BoardState:
-        """Make it of python-chess's board, which keeps no ties to it.
+        """Make it from python-chess's board, with which it shares nothing.
 
-        Raises ValueError for a board of a variant, and for a position that cannot be played (see `read_fen`).
+        Raises ValueError for a board of a variant, and for an unplayable position (see `read_fen`).
         """
         if type(board) is not chess.Board:
             raise ValueError(f"a BoardState is of standard chess or Chess960, not of {board.uci_variant}")
@@ -162,15 +162,15 @@ class BoardState(BaseModel):  # noqa: PLW1641 - it has no hash, as a list has no
 
     @classmethod
     def from_fen(cls, fen: str, chess960: bool = False) -> BoardState:
-        """Make it of a FEN in either flavour. Raises ValueError for a position that cannot be played."""
+        """Make it from a FEN in either flavour. Raises ValueError for an unplayable position."""
         return cls.from_board(read_fen(fen, chess960=chess960))
 
     @classmethod
     def of(cls, entities: Mapping[str, Any]) -> BoardState:
-        """Make it of a chess world's entities (`worldledger_chess.rules.state`).
+        """Make it from a chess world's entities (`worldledger_chess.rules.state`).
 
-        Raises ValueError where no game has started, where the game is another variant, and where its record has led
-        to a position that cannot be played.
+        Raises ValueError if no game has started, if the game is another variant, and if its record has led to an
+        unplayable position.
         """
         return cls.from_board(board_of(entities))
 

@@ -1,4 +1,4 @@
-"""Times and evaluations: the commands inside PGN comments, the TimeControl tag and what a move took.
+"""Times and evaluations: the commands in PGN comments, the TimeControl tag and the time of a move.
 
 All times are whole milliseconds inside and seconds outside, so that sums do not drift. Source: the PGN standard's
 TimeControl (section 9.6) and the command comments ``[%clk]``, ``[%emt]`` and ``[%eval]`` as python-chess reads them.
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 _COMMAND: Final = re.compile(r"\s?\[%\s*([A-Za-z_]\w*)(?:[ \t,]++([^\[\]]*+))?\]")
 _TIME: Final = re.compile(r"(\d{1,5}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?\Z")
-#: As some programs write it: ``1:40`` (minutes and seconds), ``0.01`` or ``7`` (seconds).
+#: The form that some programs write: ``1:40`` (minutes and seconds), ``0.01`` or ``7`` (seconds).
 _SHORT_TIME: Final = re.compile(r"(?:(\d{1,5}):(?=\d{1,2}(?!\d)))?(\d{1,7})(?:\.(\d{0,9}))?\Z")
 _EVAL: Final = re.compile(
     r"(?:#(?P<mate>[+-]?\d{1,6})|(?P<cp>[+-]?(?:\d{1,6}(?:\.\d{0,4})?|\.\d{1,4})))(?:,(?P<depth>\d{1,4}))?\Z"
@@ -20,7 +20,7 @@ _CONTROL: Final = re.compile(r"(?:(\d{1,5})/)?(\d{1,8})(?:\.\d+)?(?:\+(\d{1,5}(?
 
 
 class Commands(NamedTuple):
-    """What a comment says to programs; times in milliseconds, ``others`` verbatim, ``unread`` counted in others."""
+    """The commands in a comment; times in milliseconds, ``others`` verbatim, ``unread`` counted in others."""
 
     text: str
     clock: int | None
@@ -39,10 +39,10 @@ class Period(NamedTuple):
 
 
 def read_comment(comment: str) -> Commands:
-    """Part a comment into its text and its commands.
+    """Split a comment into its text and its commands.
 
-    The text is verbatim but for the commands, one blank before each, and the blanks around the whole. Commands other
-    than clk, emt and eval, and those three where they cannot be read, are kept as they stand.
+    The text is verbatim except for the commands, one blank before each, and the blanks around the whole. Commands other
+    than clk, emt and eval, and unreadable ones of those three, are kept as they are.
     """
     if "[%" not in comment:
         return Commands(comment.strip(), None, None, None, [], [])
@@ -109,7 +109,7 @@ def _evaluation(value: str) -> dict[str, int] | None:
 
 
 def read_time_control(value: str) -> list[Period]:
-    """Read a TimeControl tag such as ``40/7200:3600`` or ``180+2``; unknown, none or another kind gives []."""
+    """Read a TimeControl tag such as ``40/7200:3600`` or ``180+2``; unknown, none or another form gives []."""
     periods = []
     for part in value.replace(" ", "").split(":"):
         match = _CONTROL.match(part)
@@ -123,12 +123,11 @@ def read_time_control(value: str) -> list[Period]:
 
 
 class Stopwatch:
-    """What each move of one player took.
+    """Computes the time of each move of one player.
 
-    ``[%emt]`` counts where it stands. Otherwise it is the difference of the player's last two ``[%clk]``, plus the
-    increment of the TimeControl tag; without that tag the increment counts as none, and the first move's time is
-    unknown. Where the clock rose by more, and the next period of the time control does not explain it, the time
-    is unknown.
+    ``[%emt]`` counts if it is there. Otherwise it is the difference of the player's last two ``[%clk]``, plus the
+    increment of the TimeControl tag; without that tag there is no increment, and the first move's time is unknown. If
+    the clock rose by more, and the next period of the time control does not explain it, the time is unknown.
     """
 
     def __init__(self, periods: list[Period]) -> None:

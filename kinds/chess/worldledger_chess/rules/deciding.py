@@ -1,4 +1,4 @@
-"""How a game that is being played ends: by the board, by a player who gives up, by the clock.
+"""How a live game ends: by the board, by resignation, by the clock.
 
 Source: docs/reference/contracts.md, "Chess". Recorded games end by `worldledger_chess.rules.endings`.
 """
@@ -18,10 +18,10 @@ _FIFTY_MOVES: Final = 100
 def automatic_end(board: chess.Board) -> Ending | None:
     """Return how the rules end the game on this board; None while it goes on.
 
-    The board must have its moves (`worldledger_chess.rules.board.replayed`): repetition is told by them. Checkmate,
+    The board must have its moves (`worldledger_chess.rules.board.replayed`): they decide about repetition. Checkmate,
     stalemate, insufficient material, seventy-five moves and fivefold repetition end a game by themselves; fifty moves
-    and threefold repetition, which a player may claim, are claimed at once. What only the next
-    move would bring about is not claimed.
+    and threefold repetition, which a player may claim, are claimed at once. A draw that needs the next move is not
+    claimed.
     """
     outcome = board.outcome()
     ending = Ending()
@@ -39,16 +39,15 @@ def automatic_end(board: chess.Board) -> Ending | None:
 def resignation(loser: Player, reason: Reason = "resignation") -> Ending:
     """Return the end of a game that a player gives up.
 
-    ``reason``: resignation, or why it is taken as one: illegal_move, abandoned, adjudication, rules_infraction,
-    unknown.
+    ``reason``: resignation, or what counts as one: illegal_move, abandoned, adjudication, rules_infraction, unknown.
     """
     return Ending("resigned", WINS[OTHER[loser]], reason)
 
 
 def timed_out(board: chess.Board, loser: Player) -> Ending:
-    """Return the end of a game in which a player's time is over.
+    """Return the end of a game in which a player's time has run out.
 
-    The other side wins, unless it has not the material to checkmate in any way: then it is a draw, with the status
+    The other side wins, unless it lacks the material to checkmate in any way: then it is a draw, with the status
     ``draw`` and the reason ``timeout``.
     """
     if board.has_insufficient_material(loser == "black"):

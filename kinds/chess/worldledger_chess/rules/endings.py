@@ -1,10 +1,10 @@
-"""How a recorded game ended, in the words of a Game, from its Result, its Termination and the position on the board.
+"""How a recorded game ended, in the terms of a Game, from its Result, its Termination and the position on the board.
 
 Source: docs/reference/contracts.md, "Chess". ``status``: in_progress, checkmate, stalemate, draw, resigned, timeout.
-``result``: white_wins, black_wins, draw or None. ``reason`` says it more closely; see `Reason`.
+``result``: white_wins, black_wins, draw or None. ``reason`` is more precise; see `Reason`.
 
-The record counts: a result that contradicts the board stays as recorded, with a warning. Only where the record is
-silent (no result, or ``*``) does the board decide. ``0-0``, a game that both players lose, is no result of a Game:
+The record counts: a result that contradicts the board stays as recorded, with a warning. Only if the record says
+nothing (no result, or ``*``) does the board decide. ``0-0``, a game that both players lose, is not a result of a Game:
 the game counts as unfinished, with a warning.
 """
 
@@ -40,7 +40,7 @@ Player = Literal["white", "black"]
 WINS: Final[dict[Player, Result]] = {"white": "white_wins", "black": "black_wins"}
 OTHER: Final[dict[Player, Player]] = {"white": "black", "black": "white"}
 
-#: A longer Result is no result.
+#: A longer Result is not a result.
 MAX_RESULT: Final = 1000
 
 _RESULTS: Final[dict[str, Result | None]] = {
@@ -58,7 +58,7 @@ _PLAIN: Final = rf"1/2{_BETWEEN}1/2|½{_BETWEEN}½|1{_BETWEEN}0|0{_BETWEEN}1"
 _SPACED: Final = re.compile(rf"(?<!\S)(?:{_PLAIN}|0{_BETWEEN}0)(?![^\s;{{}}()])")
 _WORDED: Final = re.compile(rf"\s*(?P<result>{_PLAIN})(?=[\s,;(])(?P<words>.*)\Z", re.DOTALL)
 _BOTH_LOST: Final = re.compile(rf"\s*0{_BETWEEN}0(?![\d-])")
-# Words behind a result, none of which can be a move.
+# Words after a result, none of which can be a move.
 _REMARK: Final = re.compile(r"[A-Za-z'(),.:/\s-]+\Z")
 _FORFEIT: Final = re.compile(r"forfeit|forfait|default|walk\s?over|\bw/o\b|no\s?show", re.IGNORECASE)
 _ILLEGAL: Final = re.compile(
@@ -70,7 +70,7 @@ _BY: Final = re.compile(r"\bby\s+(?P<who>.+?)\s*\Z", re.IGNORECASE | re.DOTALL)
 _SUBJECT: Final = re.compile(
     r"\s*(?P<who>.+?)\s+(?:resign|forfeit|abandon|time|loses|lost|ran\b|disconnect)", re.IGNORECASE | re.DOTALL
 )
-# The first that fits, so the closer ones stand first.
+# The first match counts, so the more specific ones come first.
 _REASON_WORDS: Final[tuple[tuple[str, Reason], ...]] = (
     (r"insufficient", "insufficient_material"),
     (r"repetition|threefold|fivefold", "threefold_repetition"),
@@ -100,7 +100,7 @@ _OF_A_LOSER: Final = frozenset({"illegal_move", "resignation", "timeout", "aband
 
 @dataclass(frozen=True)
 class Rejected:
-    """The illegal move that ended a game: whose, and its text where it was recorded."""
+    """The illegal move that ended a game: the player, and its text if it was recorded."""
 
     player: Player
     attempted: str | None
@@ -108,7 +108,7 @@ class Rejected:
 
 @dataclass
 class Ending:
-    """How it ended; ``in_progress`` with no result and no reason where it did not."""
+    """The end of a game; ``in_progress`` with neither result nor reason if it did not end."""
 
     status: Status = "in_progress"
     result: Result | None = None
@@ -132,39 +132,39 @@ def spaced_result(text: str, at: int) -> re.Match[str] | None:
 
 
 def is_remark(text: str) -> bool:
-    """Return whether a text behind a result says how it came about: ``forfeit``, ``White wins on time``."""
+    """Return whether a text after a result explains it: ``forfeit``, ``White wins on time``."""
     if len(text) > MAX_RESULT or _REMARK.match(text) is None:
         return False
     return _FORFEIT.search(text) is not None or _reason_in(text) is not None
 
 
 def is_remarked_result(text: str) -> bool:
-    """Return whether a text is a result in PGN's own words with a remark behind it, such as ``1-0 forfeit``."""
+    """Return whether a text is a result in PGN's own notation followed by a remark, such as ``1-0 forfeit``."""
     match = _WORDED.match(text) if len(text) <= MAX_RESULT else None
     return match is not None and is_remark(match["words"].strip())
 
 
 def raw_result_of(tag: str | None, said: str | None) -> str | None:
-    """Return the result that counts, as it stands: the tag's, else what stands behind the moves.
+    """Return the result that counts, verbatim: the tag's, else the one after the moves.
 
-    ``*`` in the tag gives way to what stands behind the moves.
+    ``*`` in the tag gives way to the result after the moves.
     """
     return said if tag is None or (said is not None and standard_result(tag) == "*") else tag
 
 
 def is_illegal_move_text(text: str) -> bool:
-    """Tell whether a text is a Result such as ``Illegal move (h2h4) by Somebody``."""
+    """Return whether a text is a Result such as ``Illegal move (h2h4) by Somebody``."""
     return len(text) <= MAX_RESULT and _ILLEGAL.match(text) is not None
 
 
 def ending_of(
     board: chess.Board, *, tag: str | None, said: str | None, termination: str, players: dict[Player, str]
 ) -> Ending:
-    """Work out the ending.
+    """Determine the ending.
 
-    ``tag`` is the Result tag (None where missing or ``?``), ``said`` the result behind the moves (None where
-    missing), ``players`` the names of white and black. The tag counts before what stands behind the moves, unless it
-    is ``*``.
+    ``tag`` is the Result tag (None if missing or ``?``), ``said`` the result after the moves (None if missing),
+    ``players`` the names of white and black. The tag takes precedence over the result after the moves, unless it is
+    ``*``.
     """
     ending = Ending()
     recorded = _recorded(board, tag, said, players, ending)
@@ -199,7 +199,7 @@ def ending_of(
 def _recorded(
     board: chess.Board, tag: str | None, said: str | None, players: dict[Player, str], ending: Ending
 ) -> tuple[Result, Reason | None] | None:
-    """Return the recorded result and the reason that its own words tell; None for no or no readable result."""
+    """Return the recorded result and the reason in its own words; None for a missing or unreadable result."""
     texts = [text for text in dict.fromkeys((tag, said)) if text is not None and len(text) <= MAX_RESULT]
     keys = [_key_of(text) for text in texts]
     illegal = next((text for text in texts if is_illegal_move_text(text)), None)
@@ -231,7 +231,7 @@ def _recorded(
 
 
 def _with_remark(text: str) -> tuple[Result, Reason | None] | None:
-    """Read a result in PGN's own words behind which others say how it came about."""
+    """Read a result in PGN's own notation that is followed by an explanation."""
     match = _WORDED.match(text)
     result = None if match is None else _RESULTS[standard_result(match["result"]) or "*"]
     return None if match is None or result is None else (result, _reason_in(match["words"]))
@@ -244,7 +244,7 @@ def _key_of(text: str) -> str | None:
 
 
 def _is_overruled(board: chess.Board, illegal: str, keys: list[str | None], players: dict[Player, str]) -> bool:
-    """Tell whether a plain result contradicts an illegal move of which no player's name says whose it was."""
+    """Return whether a plain result contradicts an illegal move of an unknown player."""
     match = _ILLEGAL.match(illegal)
     if match is None or _player_named(match["who"], players) is not None:
         return False
@@ -286,7 +286,7 @@ def _in_words(text: str, players: dict[Player, str]) -> tuple[Result, Reason | N
 
 
 def _player_named(who: str | None, players: dict[Player, str]) -> Player | None:
-    """Find a player by name, or by colour; None where both or none of them are meant."""
+    """Find a player by name, or by colour; None if both or none are meant."""
     wanted = " ".join((who or "").split()).casefold()
     names = {color: " ".join(name.split()).casefold() for color, name in players.items()}
     white, black = wanted == names["white"], wanted == names["black"]
@@ -304,11 +304,11 @@ def _result_of(outcome: chess.Outcome) -> Result:
 
 
 def end_by_the_board(outcome: chess.Outcome, ending: Ending) -> None:
-    """Write into the ending what the rules of the game say it is."""
+    """Set the ending to the one that the rules of the game determine."""
     ending.result = _result_of(outcome)
     ending.reason = _BOARD_REASONS.get(outcome.termination, "variant_end")
     if outcome.termination is chess.Termination.STALEMATE:
-        # In some variants stalemate wins: then it is no draw, yet no more legal moves all the same.
+        # In some variants stalemate wins: then it is not a draw, but still has no legal moves.
         ending.status = "stalemate"
     elif ending.result == "draw":
         ending.status = "draw"

@@ -1,4 +1,4 @@
-"""Positions as they come from outside: a FEN, a chess world's entities, a list of moves.
+"""Positions from outside: a FEN, a chess world's entities, a list of moves.
 
 Two flavours of FEN are read, see `worldledger_chess.rules.board`. Source: docs/reference/contracts.md, "Chess".
 """
@@ -15,24 +15,24 @@ from worldledger_chess.rules.positions import ORTHODOX, STANDARD, UNREADABLE, fe
 from worldledger_chess.rules.state import BOARD
 from worldledger_chess.rules.tags import UNPLAYABLE, status_text
 
-#: What a move in UCI looks like, and a square.
+#: The form of a move in UCI, and of a square.
 UCI: Final = r"^[a-h][1-8][a-h][1-8][qrbn]?$"
 SQUARE: Final = r"^[a-h][1-8]$"
-#: A longer text is no position: the longest FEN has some ninety characters.
+#: A longer text is not a position: the longest FEN has some ninety characters.
 MAX_FEN: Final = 128
-#: At 100 a draw by fifty moves can be claimed; a game in which nobody claims goes on, and ends by itself at 150.
+#: At 100 a draw by fifty moves can be claimed; without a claim the game goes on, and ends by itself at 150.
 MAX_HALFMOVE_CLOCK: Final = 150
-#: Positions that nobody can have come to, or go on from.
+#: Faults of positions that cannot be reached, or played on.
 _IMPOSSIBLE: Final = UNPLAYABLE | chess.STATUS_INVALID_EP_SQUARE
 
 
 def is_uci(text: str) -> bool:
-    """Tell whether a text has the form of a move in UCI; whether it is legal is another question."""
+    """Return whether a text has the form of a move in UCI; its legality is not checked."""
     return re.fullmatch(UCI, text) is not None
 
 
 def board_of(entities: Mapping[str, Any]) -> chess.Board:
-    """Return python-chess's board of a world's entities, without its moves; the passed square from the last move.
+    """Return python-chess's board of a world's entities, without its moves; the passed square is that of the last move.
 
     Raises ValueError as `BoardState.of` does.
     """
@@ -53,9 +53,9 @@ def board_of(entities: Mapping[str, Any]) -> chess.Board:
 def read_fen(fen: str, *, chess960: bool = False) -> chess.Board:
     """Return the board of a FEN of standard chess or Chess960.
 
-    Raises ValueError for a text that is none or is longer than MAX_FEN, for a position that cannot be played (a king
-    that is missing or too many, pawns on the first or last rank, the side to move could take the king,
-    a passed square that no pawn has passed), and for clocks out of range.
+    Raises ValueError for a text that is not a FEN or is longer than MAX_FEN, for an unplayable position (a king that is
+    missing or superfluous, pawns on the first or last rank, the side to move could take the king, a passed square that
+    no pawn has passed), and for clocks out of range.
     """
     if len(fen) > MAX_FEN:
         raise ValueError(f"a FEN has at most {MAX_FEN} characters, this one {len(fen)}")
@@ -68,9 +68,9 @@ def read_fen(fen: str, *, chess960: bool = False) -> chess.Board:
 
 
 def replayed(initial_fen: str, moves: Iterable[str], *, chess960: bool = False) -> chess.Board:
-    """Return the board after these moves (UCI), with its moves: what repetition is told by.
+    """Return the board after these moves (UCI), with its moves, which decide about repetition.
 
-    Raises ValueError for the FEN as `read_fen` does, and for a move that is not legal.
+    Raises ValueError for the FEN as `read_fen` does, and for an illegal move.
     """
     board = read_fen(initial_fen, chess960=chess960)
     for move in moves:

@@ -1,7 +1,7 @@
-"""What the log of a chess world says of its game: moves, attempts and the end, effect by effect.
+"""The game in the log of a chess world: moves, attempts and the end, effect by effect.
 
-An effect counts here where the fold counts it (`worldledger_chess.rules.state`): what that takes for malformed, a
-move after the end for example, is no part of the game.
+An effect counts here if the fold counts it (`worldledger_chess.rules.state`): effects that it takes for malformed, a
+move after the end for example, are not part of the game.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LoggedMove:
 
 @dataclass(frozen=True)
 class LoggedAttempt:
-    """An attempt that was rejected, made after ``after_ply`` moves; ``attempted`` is its text, null where unknown."""
+    """A rejected attempt, made after ``after_ply`` moves; ``attempted`` is its text, null if unknown."""
 
     after_ply: int
     player: Player
@@ -62,7 +62,7 @@ class LoggedAttempt:
 
 @dataclass
 class GameLog:
-    """The game of a chess world, as far as its log was fed.
+    """The game of a chess world, as far as its log was read.
 
     - ``started``, ``ended``: the payloads of GameStarted and GameEnded; ended is None while the game goes on.
     - ``initial`` is the board before the first move, ``board`` the present one, with its move stack.
@@ -99,7 +99,7 @@ class GameLog:
         return agent
 
     def feed(self, effect: Effect) -> None:
-        """Take the next effect. Raises SimulationError for a move that stands in the log and cannot be played."""
+        """Add the next effect. Raises SimulationError for a recorded move that cannot be played."""
         handler = _HANDLERS.get(effect["kind"])
         if handler is None:
             return

@@ -1,4 +1,4 @@
-"""Which game it is: a digest over its content, and a world's name made from it."""
+"""The identity of a game: a digest of its content, and a world's name made from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from worldledger.canonical import canonical_json
 from worldledger.names import slug
 
-#: Characters of each player's name that go into a world's name.
+#: Most characters of each player's name in a world's name.
 _NAME_LENGTH: Final = 22
 _PROFILE: Final = "worldledger-pgn/1"
 
@@ -18,8 +18,9 @@ _PROFILE: Final = "worldledger-pgn/1"
 def game_digest(tags: Sequence[tuple[str, str]], tokens: Sequence[str]) -> str:
     """Return lower-case hex of SHA-256 over the tags in order and the tokens of the movetext.
 
-    White space is no content: runs of it count as one blank, and that around a value not at all. So neither line
-    endings nor encoding nor the width of the lines change it, while any other tag, move, comment or sideline does.
+    White space is not content: runs of it count as one blank, and around a value it does not count. So neither line
+    endings nor encoding nor the width of the lines change the digest, while any other tag, move, comment or sideline
+    does.
     """
     pairs = [[name, " ".join(value.split())] for name, value in tags]
     return sha256(canonical_json([_PROFILE, pairs, list(tokens)])).hexdigest()
@@ -28,8 +29,8 @@ def game_digest(tags: Sequence[tuple[str, str]], tokens: Sequence[str]) -> str:
 def world_name(white: str | None, black: str | None, date: str, digest: str) -> str:
     """Return ``white-vs-black-date-digest`` in ``[a-z0-9-]``, at most 72 characters; the digest part has 12 of them.
 
-    Names are cut, and where nothing of one can be written in ASCII the colour stands for it; unknown parts of the
-    date are left out.
+    Names are cut; a name without any ASCII characters is replaced by the colour; unknown parts of the date are left
+    out.
     """
     day = "-".join(part for part in re.findall(r"[0-9?]+", date[:10]) if "?" not in part)
     names = [_name(white) or "white", "vs", _name(black) or "black"]

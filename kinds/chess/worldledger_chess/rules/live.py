@@ -1,6 +1,6 @@
-"""How a live game is set up: what stands under ``live`` in the configuration of a chess world.
+"""The configuration of a live game: the member ``live`` in the configuration of a chess world.
 
-Any process can go on with a game by it: who plays, from which position, what becomes of illegal moves and of time.
+Any process can continue a game by it: the players, the position, the treatment of illegal moves and of time.
 Source: docs/reference/contracts.md, "Chess".
 """
 
@@ -39,9 +39,9 @@ from worldledger_chess.rules.tags import status_text
 
 #: The member of a world's configuration that makes it a live game.
 LIVE: Final = "live"
-#: A player that nobody here drives: whoever calls plays it.
+#: A player that the service does not drive: a caller plays it.
 EXTERNAL: Final = "external"
-#: What an agent of a live game may do: move and resign.
+#: The permissions of an agent in a live game: to move and to resign.
 PERMISSIONS: Final = (SUBMIT_INTENT, "intent:custom")
 #: Most illegal attempts in a row, and the longest time for one move, in seconds.
 MAX_ILLEGAL: Final = 1000
@@ -49,7 +49,7 @@ MAX_DEADLINE: Final = 31_536_000.0
 _MAX_PLAYER: Final = 1000
 
 
-#: Parts of pydantic's places that are no members of what was given, and its error for what follows from another.
+#: Parts of pydantic's locations that are not members of the input, and its error for what follows from another error.
 _NO_MEMBERS: Final = frozenset({"[key]", "[both]", "[each]"})
 _NOT_KNOWN: Final = "default_factory_not_called"
 
@@ -61,14 +61,14 @@ def _player_spec(value: Any) -> str | dict[str, Any]:
 
 
 Fallback: TypeAlias = Literal["resign", "random"]
-#: How a player is made: a name such as ``external``, ``random`` or ``uci:PATH``, or an object that says more.
+#: A player's description: a name such as ``external``, ``random`` or ``uci:PATH``, or an object with settings.
 PlayerSpec: TypeAlias = Annotated[
     str | dict[str, Any], PlainValidator(_player_spec, json_schema_input_type=str | dict[str, Any])
 ]
 
 
 _Seconds: TypeAlias = Annotated[float, Field(gt=0.0, le=MAX_DEADLINE, allow_inf_nan=False)] | None
-#: Seconds for a move, null for no limit: of both colours, or of each.
+#: Seconds for a move, null for no limit: for both colours, or for each.
 Deadline: TypeAlias = Annotated[
     Annotated[_Seconds, Tag("[both]")] | Annotated[dict[Player, _Seconds], Tag("[each]")],
     Discriminator(lambda value: "[each]" if isinstance(value, dict) else "[both]"),
@@ -83,7 +83,7 @@ def _world_name(value: str) -> str:
 
 
 def _agents_time(known: Mapping[str, Any]) -> Any:
-    """Return each colour its agent's time for a move (its ``timeout_seconds``)."""
+    """Return each colour's time for a move, its agent's ``timeout_seconds``."""
     agents = {player: known[player] for player in OTHER if player in known}
     if len(agents) != len(OTHER):
         return None
@@ -156,10 +156,10 @@ class LiveConfig(BaseModel):
 
     @classmethod
     def of(cls, config: Mapping[str, Any], *, new: bool = False) -> Self | None:
-        """Read it from a world's configuration; None for a world that is no live game.
+        """Read it from a world's configuration; None for a world that is not a live game.
 
-        Raises InvalidConfigError with every problem; ``path`` is where the first one is. A ``new`` game must not be
-        over in the position that it begins with; earlier versions allowed that.
+        Raises InvalidConfigError with every problem; ``path`` is the place of the first one. A ``new`` game must not be
+        over in its first position; earlier versions allowed that.
         """
         live = config.get(LIVE)
         if live is None:
@@ -173,7 +173,7 @@ class LiveConfig(BaseModel):
         raise InvalidConfigError(text, path=problems[0]["path"], problems=problems)
 
     def to_value(self) -> dict[str, Any]:
-        """Return it as a JSON value, what was left out written out; what `of` reads under ``live``."""
+        """Return it as a JSON value, with defaults written out; `of` reads it under ``live``."""
         return self.model_dump(mode="json")
 
     @property
@@ -187,7 +187,7 @@ class LiveConfig(BaseModel):
 
     @property
     def variant(self) -> str:
-        """What the log calls this kind of game: standard or chess960."""
+        """The log's name of this kind of game: standard or chess960."""
         return "chess960" if self.chess960 else STANDARD
 
     def board(self) -> chess.Board:
@@ -218,7 +218,9 @@ def opening_effects(live: LiveConfig) -> Sequence[EffectDraft]:
     """Return GameStarted and the registrations of both agents.
 
     GameStarted has ``agents`` (colour -> agent_id), ``white`` and ``black`` (the names), ``variant``, ``initial_fen``
-    and ``settings`` (colour -> the Agent's settings, see AgentSpec). The agents observe by the usual policy.
+    GameStarted has ``agents`` (colour -> agent_id), ``white`` and ``black`` (the names), ``variant``,
+    ``initial_fen`` and ``settings`` (colour -> the Agent's settings, see AgentSpec). The agents have the default
+    policy.
     """
     payload: dict[str, Any] = {
         "agents": {player: agent.agent_id for player, agent in live.agents.items()},

@@ -1,7 +1,7 @@
-"""Play one game's moves through: PGN's movetext in, the payloads of its main line out; python-chess knows the rules.
+"""Playing one game's moves: PGN's movetext in, the payloads of its main line out, by python-chess's rules.
 
-Sidelines are counted and left out. Nothing is guessed: a word that is neither a move nor another part of PGN makes
-the game one that cannot be taken (python-chess's own reader skips such words).
+Sidelines are counted and left out. Nothing is guessed: with a word that is neither a move nor another part of PGN the
+game is refused (python-chess's own reader skips such words).
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from worldledger_chess.rules.notation import (
 )
 from worldledger_chess.rules.tags import MAX_WARNINGS, GameFaultError
 
-# A game of standard chess or Chess960 that is read move by move.
+# -- lines: games of standard chess or Chess960 that are read move by move ----------------------------------------
 #
-# It is python-chess's board, which knows the rules, with a short way for plain moves: a pawn or the only piece of its
-# type that reaches a square goes there, without castling, promotion or en passant. That is nine moves of ten, in less
-# than half the time. All others are python-chess's, on the same board.
+# A line is python-chess's board, which knows the rules, with a short way for plain moves: a pawn or the only piece of
+# its type that reaches a square goes there, without castling, promotion or en passant. These are nine moves of ten, in
+# less than half the time. All others are made by python-chess, on the same board.
 
-#: Most words that are remembered.
+#: Most words that are cached.
 _MOST_WORDS: Final = 65_536
 _PLAIN: Final = re.compile(r"([NBRQK]?)([a-h]?)([1-8]?)x?([a-h][1-8])[+#]?\Z")
 
 
 class _Word(NamedTuple):
-    """Which piece, from which squares it may come, and where to."""
+    """The piece, the squares that it may come from, and its target."""
 
     piece: chess.PieceType
     squares: int
@@ -55,7 +55,7 @@ class _Word(NamedTuple):
 
 
 class _Words(dict[str, _Word | None]):
-    """What the words for moves mean; None for those that are not plain."""
+    """The meanings of words for moves; None for those that are not plain."""
 
     def __missing__(self, text: str) -> _Word | None:
         if len(self) >= _MOST_WORDS:
@@ -80,12 +80,12 @@ class _Words(dict[str, _Word | None]):
 
 _WORDS: Final = _Words()
 
-#: From where a rook, a bishop or a queen may attack a square, were the board empty.
+#: The squares from which a rook, a bishop or a queen attacks a square on an empty board.
 _LINES: Final = [
     chess.BB_RANK_ATTACKS[square][0] | chess.BB_FILE_ATTACKS[square][0] | chess.BB_DIAG_ATTACKS[square][0]
     for square in chess.SQUARES
 ]
-#: From where a piece of each type may attack a square; a king gives no check.
+#: The squares from which a piece of each type attacks a square; a king gives no check.
 _ATTACKS: Final[list[list[int]]] = [
     [0] * 64,
     [chess.BB_PAWN_ATTACKS[chess.WHITE][square] | chess.BB_PAWN_ATTACKS[chess.BLACK][square] for square in range(64)],
@@ -106,7 +106,7 @@ class Line(chess.Board):
 
     @classmethod
     def of(cls, board: chess.Board) -> Self | None:
-        """Begin at the position of a board; None for a variant's, and where the side that waits is in check."""
+        """Begin at the position of a board; None for a variant's, and if the side that is not to move is in check."""
         if not is_plain(board) or board.was_into_check():
             return None
         line = cls(None, chess960=board.chess960)
@@ -127,18 +127,18 @@ class Line(chess.Board):
         return self.castling_rights
 
     def is_repetition(self, count: int = 3) -> bool:
-        """Tell whether the position, with its castling rights and what can be captured en passant, is the n-th such."""
+        """Return whether the position, with castling rights and en passant captures, occurs for the n-th time."""
         position = self.fens[-1].rsplit(" ", 2)[0] + " "
         return sum(fen.startswith(position) for fen in self.fens) >= count
 
     def pushed(self, made: Made) -> None:
-        """Take note of a move that was made by python-chess's ways."""
+        """Note a move that was made by python-chess itself."""
         self._in_check = made.san[-1] in "+#"
         self._ranks = ranks_of(self)
         self.fens.append(fen_of(self, self._ranks))
 
     def play(self, san: str) -> Made | None:
-        """Make a plain, legal move; None where the text is none, and then nothing has changed."""
+        """Play a plain, legal move; None for any other text, and then nothing has changed."""
         word = _WORDS[san]
         if word is None:
             return None
@@ -153,7 +153,7 @@ class Line(chess.Board):
         else:
             mover = movers(self, piece, target)
         if not mover or mover & (mover - 1) or not mover & squares:
-            return None  # nobody, or several, of whom all but one may be pinned
+            return None  # no piece, or several of which all but one may be pinned
         origin = mover.bit_length() - 1
         if not self._is_safe_after(piece, mover, to):
             return None
@@ -162,7 +162,7 @@ class Line(chess.Board):
             self.ep_square = (target + origin) // 2
         san = san_without_suffix(piece, origin, target, is_capture=is_capture)
         king = (self.kings & self.occupied_co[not turn]).bit_length() - 1
-        may_check = to & _ATTACKS[piece][king] or mover & _LINES[king]  # else it has opened or attacked nothing of it
+        may_check = to & _ATTACKS[piece][king] or mover & _LINES[king]  # otherwise it opens or attacks no line to it
         self._in_check = may_check != 0 and checkers(self, turn) != 0
         if self._in_check:
             san += "+" if any(self.generate_legal_moves()) else "#"
@@ -175,7 +175,7 @@ class Line(chess.Board):
         return Made(piece, origin, target, None, is_capture, False, uci, san)
 
     def _pawns(self, squares: int, target: chess.Square, *, is_capture: bool) -> int:
-        """Return the pawns that come to a square; by a capture, if their file is given, and only then."""
+        """Return the pawns that reach a square; by a capture if their file is given, and only then."""
         turn = self.turn
         pawns = self.pawns & self.occupied_co[turn]
         if squares != chess.BB_ALL:
@@ -189,19 +189,19 @@ class Line(chess.Board):
         return pawns & chess.BB_SQUARES[target + 2 * step] if target >> 3 == (3 if turn else 4) else 0
 
     def _is_safe_after(self, piece: chess.PieceType, mover: int, to: int) -> bool:
-        """Tell whether the king of the side to move is not in check once a piece has moved."""
+        """Return whether the king of the side to move is not in check after a piece has moved."""
         king = to if piece == chess.KING else self.kings & self.occupied_co[self.turn]
         square = king.bit_length() - 1
         if square < 0:
             return False
         if piece != chess.KING and not self._in_check:
-            line = chess.BB_RAYS[square][mover.bit_length() - 1]  # nothing, where the two do not stand on one
+            line = chess.BB_RAYS[square][mover.bit_length() - 1]  # empty if the two are not on one line
             if not line & self.occupied_co[not self.turn] & (self.bishops | self.rooks | self.queens):
                 return True
         return not self.attackers_mask(not self.turn, square, self.occupied & ~mover | to) & ~to
 
     def _put(self, piece: chess.PieceType, mover: int, to: int, *, is_capture: bool) -> None:
-        """Do what python-chess's ``push`` does for a plain move."""
+        """Apply a plain move as python-chess's ``push`` does."""
         turn = self.turn
         both = mover | to
         if is_capture:
@@ -252,7 +252,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _KINDS: Final = ("", *_TOKEN.groupindex)
-# Signs that people write for numeric glyphs, and words that say nothing more than the move does.
+# Signs used for numeric glyphs, and words that add nothing to the move.
 _SIGNS: Final = {"!": 1, "?": 2, "!!": 3, "??": 4, "!?": 5, "?!": 6}
 _GLYPHS: Final[dict[str, int | None]] = {
     **dict.fromkeys(("e.p.", "ep", "+", "++", "#", "ch", "mate")),
@@ -273,16 +273,16 @@ _EN_PASSANT: Final = re.compile(r"e\.?p\.?\Z")
 _PROMOTION: Final = re.compile(r"(?<=[18])(?:/|\()([NBRQnbrq])\)?\Z")
 _MOVE_NEXT: Final = re.compile(r"\s*[A-Za-z]")
 _COMMENTS_ONLY: Final = re.compile(r"(?:\s++|\{[^}]*+\}|;[^\n]*+)*+\Z")
-#: What a result of several words begins with, and what its later words do.
+#: The beginning of a result of several words, and its later words.
 _RESULT_SIGNS: Final = "01½-–—−:"  # noqa: RUF001 - dashes of all kinds
 
 
 class Playthrough:
     """The main line of one game.
 
-    ``moves`` holds MoveMade payloads, each as ``keep`` gives it; ``movers`` whose they are; ``times`` the milliseconds
-    each took, None where unknown; ``fen`` the last position; ``tokens`` what the game's digest is made over: the
-    movetext without numbers and white space.
+    ``moves`` holds MoveMade payloads, each as ``keep`` returns it; ``movers`` their players; ``times`` the milliseconds
+    that each took, None if unknown; ``fen`` the last position; ``tokens`` the input of the game's digest: the movetext
+    without numbers and white space.
     """
 
     def __init__(
@@ -304,9 +304,9 @@ class Playthrough:
         self.warnings: list[str] = []
         self.opening_comments: list[str] = []  # verbatim, commands included
         self.variations = 0
-        self.result: str | None = None  # what stands behind the moves, as written
+        self.result: str | None = None  # the text after the moves, verbatim
         self._keep = keep
-        self._last: dict[str, Any] | None = None  # the last move, of which comments may follow
+        self._last: dict[str, Any] | None = None  # the last move, which comments may follow
         self._agents = agents
         self._watches = (Stopwatch(periods), Stopwatch(periods))
         self._max_plies = max_plies
@@ -318,14 +318,14 @@ class Playthrough:
         self._text = ""
         self._first_line = 1
         self._misnumbered = False
-        self._bracketed = False  # whether a bracket stands behind move numbers: ``3) Nf3``
+        self._bracketed = False  # whether move numbers have a bracket: ``3) Nf3``
 
     def play(self, text: str, start: int, first_line: int) -> None:
         """Play ``text`` from ``start``; ``first_line`` is the file's line that the text begins at.
 
-        Raises GameFaultError, naming the line, for a move that is illegal, ambiguous or no move at all.
+        Raises GameFaultError, naming the line, for a move that is illegal, ambiguous or not a move at all.
         """
-        text = text.rstrip()  # so that every blank is followed by a token, and the scan is linear
+        text = text.rstrip()  # so every blank is followed by a token, and the scan is linear
         self._text, self._first_line = text, first_line
         for match in _TOKEN.finditer(text, start):
             group = match.lastindex or 0
@@ -360,7 +360,7 @@ class Playthrough:
             self.warnings.append(text if at is None else f"line {self._line_at(at)}: {text}")
 
     def _word(self, token: str, at: int) -> bool:
-        """Take a word of the main line; False where the rest of the text is a result outside the standard."""
+        """Read a word of the main line; False if the rest of the text is a result outside the standard."""
         if token in _GLYPHS:
             glyph = _GLYPHS[token]
             if glyph is not None:
@@ -399,7 +399,7 @@ class Playthrough:
         return token.lower() == "illegal" and is_illegal_move_text(self._text[at:])
 
     def _both_lost(self, said: re.Match[str]) -> bool:
-        """Tell whether ``0-0`` is the end of the game, and no castling."""
+        """Return whether ``0-0`` is the end of the game, and not castling."""
         if _COMMENTS_ONLY.match(self._text, said.end()) is None:
             return False
         try:
@@ -409,7 +409,7 @@ class Playthrough:
         return False
 
     def end_with(self, text: str) -> None:
-        """Take a result outside PGN's four, such as ``Illegal move by Somebody``, as it stands."""
+        """Set a result outside PGN's four, such as ``Illegal move by Somebody``, verbatim."""
         self.result = text.strip()
         self.tokens.append(" ".join(text.split()))
 
@@ -447,7 +447,7 @@ class Playthrough:
             raise GameFaultError(f"line {self._line_at(at)}: move {number} {shown!r} {why}") from None
 
     def _finish_move(self) -> None:
-        """Write what the comments behind the last move said into it."""
+        """Add the content of the comments after the last move to it."""
         move = self._last
         if move is None:
             return
@@ -526,7 +526,7 @@ class Playthrough:
             self.tokens.append(token)
 
     def _bracketed_number(self, token: str, at: int) -> None:
-        """Take ``3)``: a move number, or the end of a sideline with a stray number in front of it."""
+        """Read ``3)``: a move number, or the end of a sideline with a stray number in front of it."""
         if not self._depth:
             self._bracketed = True
             self._check_number(token, at)
@@ -546,7 +546,7 @@ class Playthrough:
 
 
 def _parse(board: chess.Board, token: str) -> chess.Move:
-    """Read a move; beyond python-chess ``o-o``, ``Pe4``, ``e5:d6``, ``exd6e.p.``, ``Qh5++``, ``a8/Q`` and ``a8(Q)``."""
+    """Read a move, also ``o-o``, ``Pe4``, ``e5:d6``, ``exd6e.p.``, ``Qh5++``, ``a8/Q`` and ``a8(Q)``."""
     try:
         move = board.parse_san(token)
     except chess.InvalidMoveError:

@@ -1,8 +1,8 @@
 """FEN, SAN and UCI as python-chess writes them, in a fraction of its time.
 
-To write a position, python-chess looks at each square by itself, and to write a move it looks for all legal moves to
-the same square: together twice the work of reading that move and making it. Here the common cases are told from the
-bitboards. What is left, and every variant, is python-chess's.
+To write a position, python-chess visits each square, and to write a move it looks for all legal moves to the same
+square: together twice the work of reading that move and making it. Here the common cases are read from the bitboards.
+All others, and every variant, are left to python-chess.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import chess
 
-#: Most ranks that are remembered: games have the same ones again and again.
+#: Most ranks that are cached: games have the same ones again and again.
 _MOST_RANKS: Final = 65_536
 #: By python-chess's numbers of the types of pieces.
 LETTERS: Final = " PNBRQK"
@@ -30,15 +30,15 @@ _CASTLING: Final = {
 }  # fmt: skip
 
 
-#: The bits of a byte, each in a hexadecimal digit of its own, the first file's in front.
+#: The bits of a byte, each in a hexadecimal digit of its own, the first file's first.
 _SPREAD: Final = [int(f"{bits:08b}"[::-1], 16) for bits in range(256)]
-#: From such digits (the type of piece, and 8 for White) to what stands in a FEN.
+#: From such digits (the type of piece, and 8 for White) to characters of a FEN.
 _PIECES: Final = str.maketrans("0123456789abcdef", "1pnbrqk??PNBRQK?")
 _EMPTY: Final = [("1" * count, str(count)) for count in range(8, 1, -1)]
 
 
 class _Ranks(dict[tuple[int, ...], str]):
-    """What a FEN says of a rank, by its bits in the four masks of `planes`."""
+    """A rank's text in a FEN, by its bits in the four masks of `planes`."""
 
     def __missing__(self, rank: tuple[int, ...]) -> str:
         if len(self) >= _MOST_RANKS:
@@ -68,17 +68,17 @@ def planes(board: chess.Board) -> tuple[int, int, int, int]:
 
 
 def ranks_of(board: chess.Board) -> list[str]:
-    """Return what a FEN says of each rank, from the eighth down."""
+    """Return each rank's text in a FEN, from the eighth down."""
     return [RANKS[rank] for rank in zip(*(plane.to_bytes(8, "big") for plane in planes(board)), strict=True)]
 
 
 def is_plain(board: chess.Board) -> bool:
-    """Tell whether a board plays standard chess or Chess960, and no variant."""
+    """Return whether a board plays standard chess or Chess960, and not a variant."""
     return board.uci_variant == chess.Board.uci_variant
 
 
 def fen_of(board: chess.Board, ranks: list[str] | None = None) -> str:
-    """Return what ``board.fen()`` does; ``ranks`` is what `ranks_of` gives, if it is known."""
+    """Return the same as ``board.fen()``; ``ranks`` is the result of `ranks_of`, if it is known."""
     if not is_plain(board):
         return board.fen()
     turn = board.turn
@@ -102,7 +102,7 @@ def fen_of(board: chess.Board, ranks: list[str] | None = None) -> str:
 
 
 class Made(NamedTuple):
-    """A move that was made: python-chess's numbers of what moved, from where (None for a drop) to where and became.
+    """A move that was made: python-chess's numbers of the piece, the squares (from: None for a drop) and the promotion.
 
     ``piece`` is 0 for a null move.
     """
@@ -118,7 +118,7 @@ class Made(NamedTuple):
 
 
 def push(board: chess.Board, move: chess.Move) -> Made:
-    """Make a legal move (or a null move) on the board and tell what it was, as python-chess's functions do."""
+    """Make a legal move (or a null move) on the board and describe it, as python-chess's functions do."""
     origin, target, promotion = move.from_square, move.to_square, move.promotion
     if not move:
         return Made(0, None, target, None, False, False, board.uci(move), board.san_and_push(move))
@@ -132,7 +132,7 @@ def push(board: chess.Board, move: chess.Move) -> Made:
     if not is_plain(board):
         san = board.san_and_push(move)
     elif piece != chess.PAWN and not is_castling and movers(board, piece, target) != chess.BB_SQUARES[origin]:
-        san = board.san_and_push(move)  # another piece of the type might come there, unless it is pinned
+        san = board.san_and_push(move)  # another piece of the type might reach the square, unless it is pinned
     else:
         if is_castling:
             san = "O-O-O" if chess.square_file(target) < chess.square_file(origin) else "O-O"

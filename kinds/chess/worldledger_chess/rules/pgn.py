@@ -1,28 +1,27 @@
 """Recorded chess games: a PGN file in, the effects of each game out.
 
-Pure: bytes in, values out, no clock and no randomness. The same game gives the same drafts wherever it was found:
-neither the file's name nor its encoding or layout goes into them (white space inside comments and tags does, verbatim).
-One game gives, in this order,
+Pure: bytes in, values out, no clock and no randomness. The same game gives the same drafts in any file: they contain
+neither the file's name nor its encoding or layout (except for white space inside comments and tags, verbatim). One game
+gives, in this order,
 
 - ``GameStarted`` (source ``pgn-import``): ``white``, ``black``, ``event``, ``site``, ``date``, ``round`` and
-  ``time_control`` (as in the tags, null where missing or ``?``), ``agents`` (the source_id of each colour), ``variant``
-  (standard, chess960 or python-chess's name), ``initial_fen``, ``tags`` (all of them, raw strings), ``comment`` (what
-  stands before the first move, verbatim), ``sim_time_unit`` (seconds or plies) and ``digest``.
+  ``time_control`` (as in the tags, null if missing or ``?``), ``agents`` (the source_id of each colour), ``variant``
+  (standard, chess960 or python-chess's name), ``initial_fen``, ``tags`` (all of them, raw strings), ``comment`` (the
+  text before the first move, verbatim), ``sim_time_unit`` (seconds or plies) and ``digest``.
 - ``MoveMade`` for every move of the main line (source: the player): see `worldledger_chess.rules.moves.play_move`.
-- ``MoveRejected`` (source: the player) where the game ended by an illegal move: ``player``, ``agent_id``,
-  ``attempted`` (text or null), ``reason`` (illegal_move), ``ply`` (the one it would have been), ``fen`` (where it was
-  tried).
+- ``MoveRejected`` (source: the player) if the game ended by an illegal move: ``player``, ``agent_id``, ``attempted``
+  (text or null), ``reason`` (illegal_move), ``ply`` (the one it would have been), ``fen`` (where it was tried).
 - ``GameEnded`` (source ``pgn-import``): ``status``, ``result``, ``reason`` (see `worldledger_chess.rules.endings`),
   ``raw_result``, ``final_fen``, ``plies``, ``thinking_time_total`` (seconds; null unless every move's is known) and
-  ``variations_total`` (sidelines left out, nested ones included).
+  ``variations_total`` (omitted sidelines, nested ones included).
 
-A game with the result ``*``, or with none, is unfinished: it has no GameEnded, its status is in_progress and its result
-and reason are None. But where the rules say that its last position ends the game, it ended so, with a warning.
+A game with the result ``*``, or without one, is unfinished: it has no GameEnded, its status is in_progress and its
+result and reason are None. But if its last position ends the game by the rules, it ended that way, with a warning.
 
-A player's agent_id is the name in the tag; ``white`` or ``black`` where there is none. Where both have the same name
-they are one agent, and ``player`` tells the colours apart.
+A player's agent_id is the name in the tag; ``white`` or ``black`` if there is none. If both have the same name they are
+one agent, and ``player`` distinguishes the colours.
 
-sim_time is the thinking time so far in seconds, where every move's is known, and else the ply; one scale for a whole
+sim_time is the thinking time so far in seconds if every move's is known, and the ply otherwise; one scale for a whole
 game, never decreasing.
 """
 
@@ -46,18 +45,18 @@ from worldledger_chess.rules.movetext import Playthrough
 from worldledger_chess.rules.splitter import UTF16_NOTE, RawGame, split_games
 from worldledger_chess.rules.tags import MAX_WARNINGS, GameFaultError, read_tags, set_up, standard_names
 
-# The drafts of a recorded game, made of what was read; what they are, `worldledger_chess.rules.pgn` says.
+# -- making the drafts of a recorded game ----------------------------------------------------------------------
 
-#: The source_id of what no player did.
+#: The source_id of effects that are not a player's.
 SOURCE: Final = "pgn-import"
-#: An effect holds, beside its payload, at most this much.
+#: Most bytes of an effect besides its payload.
 _EFFECT_FRAME: Final = 4096
 
 
 class Drafting:
     """Makes the drafts of one game, each an EffectDraft."""
 
-    #: Gives a payload, which is whole, as it is kept.
+    #: Returns the form in which a complete payload is kept.
     payload: Callable[[dict[str, Any]], Any] = staticmethod(lambda value: value)
 
     def __init__(self) -> None:
@@ -65,7 +64,7 @@ class Drafting:
         self.checked = PlainDrafts()
 
     def add(self, kind: str, payload: Any, source_id: str, sim_time: float) -> None:
-        """Add a draft, whose payload was kept."""
+        """Add a draft with a payload in its kept form."""
         self.drafts.append(_draft(kind, payload, source_id, sim_time))
 
     def of(
@@ -76,7 +75,7 @@ class Drafting:
         raw_result: str | None,
         agents: dict[Player, str],
     ) -> None:
-        """Make the drafts of a game that was played through, whose moves were kept by `payload`."""
+        """Make the drafts of a game whose moves were played, and kept by `payload`."""
         known = [took for took in game.times if took is not None]
         in_seconds = bool(game.times) and len(known) == len(game.times)
         plies = len(game.moves)
@@ -115,10 +114,10 @@ class Drafting:
 
 
 class CheckedDrafting(Drafting):
-    """Makes them checked as `check_draft` does, in a fraction of its time. Raises InvalidEffectError as that.
+    """Makes drafts with the result of `check_draft`, in a fraction of its time. Raises InvalidEffectError likewise.
 
-    What is looked for in a payload cannot be in these: their numbers are finite and small, their texts come out of
-    bytes and have no NUL. So a payload is only written, as soon as it is whole. Who says what is checked, once.
+    These payloads cannot contain what the check looks for: their numbers are finite and small, their texts come from
+    bytes and have no NUL. So a payload is only written, as soon as it is complete. Source ids are checked once.
     """
 
     payload: Callable[[dict[str, Any]], Any] = staticmethod(canonical_json)
@@ -139,7 +138,7 @@ class CheckedDrafting(Drafting):
 
 
 def check_sizes(payloads: list[Any], limit: int) -> None:
-    """Raise GameFaultError for a payload, as it was kept, whose effect would be larger than the limit."""
+    """Raise GameFaultError for a kept payload whose effect would exceed the limit."""
     for payload in payloads:
         text = payload if isinstance(payload, bytes) else canonical_json(payload)
         if len(text) > limit - _EFFECT_FRAME:
@@ -160,21 +159,21 @@ def _draft(kind: str, payload: dict[str, Any], source_id: str, sim_time: float) 
 
 __all__ = ["MAX_AGENT_ID", "SOURCE", "BrokenGame", "RecordedGame", "read_games"]
 
-#: A player's name is cut to this many characters to make a source_id.
+#: Most characters of a player's name in a source_id.
 MAX_AGENT_ID: Final = 200
 
 
 @dataclass(frozen=True)
 class RecordedGame:
-    """A game that can be appended to the log as it is.
+    """A game that is ready to be appended to the log.
 
     - ``index``, ``line``: its number in the file and the line it begins at, from 1.
     - ``digest``: its identity, hex of SHA-256 over tags (in order) and movetext; ``name``: a world's name that ends in
-      the digest's first 12 digits.
-    - ``drafts``: its effects in order; where they were wanted checked, ``checked`` has them instead.
-    - ``moves``: plies of the main line; ``final_fen``: the last position.
-    - ``status``, ``result``, ``reason``, ``raw_result``: as in GameEnded; in_progress and None for an unfinished game.
-    - ``warnings``: what was odd, for people; nothing of it is in the drafts.
+      - ``drafts``: its effects in order; if checked ones were requested, ``checked`` has them instead.
+      - ``moves``: plies of the main line; ``final_fen``: the last position.
+      - ``status``, ``result``, ``reason``, ``raw_result``: as in GameEnded; in_progress and None for an unfinished
+        game.
+      - ``warnings``: oddities, for users; they are not in the drafts.
     """
 
     index: int
@@ -193,13 +192,13 @@ class RecordedGame:
 
     @property
     def effects(self) -> int:
-        """How many effects it gives."""
+        """The number of its effects."""
         return len(self.drafts) or len(self.checked)
 
 
 @dataclass(frozen=True)
 class BrokenGame:
-    """A game that cannot be taken: its number in the file, the line it begins at, and why, naming line and move."""
+    """A game that is refused: its number in the file, its first line, and the reason, with line and move."""
 
     index: int
     line: int
@@ -222,15 +221,14 @@ def read_games(
     checked: bool = False,
     strict: bool = False,
 ) -> Iterator[RecordedGame | BrokenGame]:
-    """Read the games of a PGN file one by one, never holding more than one of them.
+    """Read the games of a PGN file one by one, holding at most one in memory.
 
-    ``name`` is what errors call the file; ``wanted`` is asked by a game's number whether it is to be read at all;
-    ``checked`` wants drafts as `check_draft` gives them, and makes a game of which it refuses one a broken one, too;
-    ``strict`` makes one of every game with a warning.
-    A game over ``max_game_bytes`` or ``max_plies``, or with one effect that would be over ``max_effect_bytes``, is
-    broken; the reader goes on behind it. UTF-8 (with or without BOM), Windows-1252 and Latin-1 (decided game by game),
-    UTF-16 with BOM; LF, CRLF and CR. NUL characters become U+FFFD, with a warning. Raises FileRefusedError for a file
-    that has no game at all; OSError of the stream passes through.
+    ``name`` is the file's name in errors; ``wanted`` decides by a game's number whether it is read at all; ``checked``
+    requests drafts in the form of `check_draft`, and refuses a game with a draft that it refuses; ``strict`` refuses
+    every game with a warning. A game over ``max_game_bytes`` or ``max_plies``, or with an effect over
+    ``max_effect_bytes``, is refused; the reader continues after it. UTF-8 (with or without BOM), Windows-1252 and
+    Latin-1 (decided game by game), UTF-16 with BOM; LF, CRLF and CR. NUL characters become U+FFFD, with a warning.
+    Raises FileRefusedError for a file without any game; OSError of the stream is passed on.
     """
     for raw in split_games(stream, name=name, max_game_bytes=max_game_bytes):
         if wanted is not None and not wanted(raw.index):
@@ -245,7 +243,7 @@ def read_games(
 
 
 def _strictly(game: RecordedGame) -> RecordedGame | BrokenGame:
-    """Refuse a game with a warning; in which encoding the file is says nothing about the game."""
+    """Refuse a game with a warning; the encoding of the file does not count."""
     odd = [warning for warning in game.warnings if warning != UTF16_NOTE]
     return BrokenGame(game.index, game.line, "; ".join(odd)) if odd else game
 
@@ -318,7 +316,7 @@ def _read_game(raw: RawGame, max_plies: int, max_effect_bytes: int, *, checked: 
 
 
 def _known(tags: dict[str, str], name: str) -> str | None:
-    """Return a tag's value; None where it is missing or stands for unknown."""
+    """Return a tag's value; None if it is missing or means unknown."""
     value = tags.get(name, "").strip()
     return None if value.strip("?.- ") == "" else value
 
@@ -328,7 +326,7 @@ def _on_one_line(text: str | None) -> str | None:
 
 
 def _start_of_odd_result(text: str, start: int, tag: str | None) -> int:
-    """Find where a Result tag outside the standard is repeated behind the moves; the text's end where it is not."""
+    """Return the place after the moves at which an unusual Result tag is repeated; by default the text's end."""
     if tag is None or len(tag) > MAX_RESULT or standard_result(tag) is not None:
         return len(text)
     tail = max(start, len(text) - 2 * len(tag) - 200)

@@ -1,4 +1,4 @@
-"""Positions: the variants by name, FEN as the state keeps it, and python-chess's board for one."""
+"""Positions: the variants by name, the state's form of FEN, and python-chess's board for it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import chess.variant
 
 from worldledger_chess.rules.endings import Player
 
-#: What a game without a variant is.
+#: The variant of a game without one.
 STANDARD: Final = "standard"
-#: The kinds of game that python-chess's own board plays; "#" means checkmate in them and nothing else.
+#: The variants that python-chess's own board plays; in them "#" means checkmate and nothing else.
 ORTHODOX: Final = frozenset({STANDARD, "chess960"})
-#: The games that can be played, by the name that they have in GameStarted (as the PGN reader writes it).
+#: The playable variants, by the name in GameStarted (as the PGN reader writes it).
 VARIANTS: Final[dict[str, type[chess.Board]]] = {
     STANDARD: chess.Board,
     "chess960": chess.Board,
     **{str(board.uci_variant): board for board in chess.variant.VARIANTS if board is not chess.Board},
 }
 
-#: What python-chess raises for texts and positions that it cannot work with.
+#: The errors of python-chess for texts and positions that it cannot use.
 UNREADABLE: Final = (ValueError, IndexError, KeyError, AssertionError)
 
-# As python-chess writes it: pieces (with Crazyhouse's pocket and promotion marks), side to move, castling rights,
-# en passant, Three-check's checks, clock and number. Bounded, because it stands in the state.
+# As python-chess writes it: pieces (with Crazyhouse's pocket and promotion marks), side to move, castling rights, en
+# passant, Three-check's checks, clock and number. Bounded, because the state holds it.
 _FEN: Final = re.compile(
     r"[1-8A-Za-z/~\[\]]{1,300} ([wb]) (-|[A-Ha-hKQkq]{1,16}) (-|[a-h][1-8])(?: [0-9]{1,3}\+[0-9]{1,3})?"
     r" ([0-9]{1,15}) ([0-9]{1,15})\Z"
@@ -34,7 +34,7 @@ _TURNS: Final[dict[str, Player]] = {"w": "white", "b": "black"}
 
 
 class Fields(NamedTuple):
-    """What a FEN says besides where the pieces stand."""
+    """The fields of a FEN besides the pieces."""
 
     turn: Player
     castling_rights: str
@@ -44,7 +44,7 @@ class Fields(NamedTuple):
 
 
 def fen_fields(fen: str) -> Fields | None:
-    """Read a FEN's fields; None for a text that does not have the shape of one. Where the pieces stand is not read."""
+    """Read a FEN's fields; None for a text of another form. The pieces are not read."""
     match = _FEN.match(fen)
     if match is None:
         return None
@@ -59,6 +59,6 @@ def fen_fields(fen: str) -> Fields | None:
 
 
 def position(variant: str, fen: str | None = None) -> chess.Board:
-    """Return the board of a position, of the variant's usual one without ``fen``. Raises one of `UNREADABLE`."""
+    """Return the board of a position, by default of the variant's usual one. Raises one of `UNREADABLE`."""
     board = VARIANTS[variant]
     return board(board.starting_fen if fen is None else fen, chess960=variant == "chess960")

@@ -1,6 +1,6 @@
-"""The rules of a chess world: what a draft must be to become an effect. Imports do not ask them.
+"""The rules of a chess world: what a draft must be to become an effect. They do not apply to imports.
 
-A move and an end are written whole, whatever the draft leaves out: each MoveMade and each GameEnded can be read alone.
+A move and an end are completed when they are written: each MoveMade and each GameEnded can be read alone.
 
 Every refusal is an IllegalEffectError whose ``rule`` is one of
 
@@ -11,9 +11,9 @@ Every refusal is an IllegalEffectError whose ``rule`` is one of
 - ``status``, ``result``, ``reason``, ``not_on_board``: GameEnded;
 - ``not_a_player``, ``not_for_players``: intents of agents (`check_players_intent`).
 
-Recorded games have oddities that are refused here, since nobody who plays by the rules can do them: one agent with
-both colours, a null move, a move rejected of the side that is not to move, a game that goes on or ends otherwise after
-the board has ended it.
+Recorded games have oddities that are refused here, because they are impossible under the rules: one agent with both
+colours, a null move, a rejected move of the side that is not to move, a game that goes on or ends otherwise after the
+board has ended it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from worldledger_chess.rules.times import is_moment
 _OF_A_VARIANT: Final = frozenset(
     {chess.Termination.VARIANT_WIN, chess.Termination.VARIANT_LOSS, chess.Termination.VARIANT_DRAW}
 )
-#: What ends a game there and then. The other draws of the rules may go unnoticed, and the game go on.
+#: Statuses that end a game at once. The other draws of the rules may go unnoticed, and the game go on.
 _FINAL: Final = _OF_A_VARIANT | {chess.Termination.CHECKMATE, chess.Termination.STALEMATE}
 _OF_BOTH: Final[tuple[Reason, ...]] = ("illegal_move", "abandoned", "adjudication", "rules_infraction", "unknown")
 #: The reasons that each status may have.
@@ -61,7 +61,7 @@ _REASONS: Final[dict[Status, frozenset[Reason]]] = {
             "fifty_moves",
             "threefold_repetition",
             "agreement",
-            "timeout",  # of one player, when the other cannot win any more
+            "timeout",  # one player's, when the other cannot win any more
             "variant_end",
             *_OF_BOTH,
         }
@@ -72,7 +72,7 @@ _REASONS: Final[dict[Status, frozenset[Reason]]] = {
 
 
 def check_players_intent(kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
-    """Check what an agent intends in a game: to move when it plays, or to resign; the rest is the arena's to say."""
+    """Check an agent's intent in a game: to move if it is a player, or to resign; anything else is up to the arena."""
     entities = _in_play(state)
     colours = [colour for colour in OTHER if entities[colour]["agent_id"] == agent_id]
     if not colours:
@@ -90,8 +90,8 @@ def check_players_intent(kind: str, payload: Mapping[str, Any], agent_id: str, s
 def check_game_started(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
     """Check GameStarted: the world's first, two agents, and a position that can be played from.
 
-    Standard chess and Chess960 want a position that is right in every respect; in the variants, whose positions
-    differ, it is enough that it can be played.
+    Standard chess and Chess960 require a valid position; in the variants, whose positions differ, it only has to be
+    playable.
     """
     if state is not None and BOARD in state.entities:
         raise IllegalEffectError("the game was started before", "$.kind", rule="game_already_started")
@@ -109,12 +109,12 @@ def check_game_started(draft: CheckedDraft, payload: dict[str, Any], state: Worl
 
 
 def check_move_made(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> dict[str, Any]:
-    """Check MoveMade: a legal move of the side to move, about which nothing false is said.
+    """Check MoveMade: a legal move of the side to move, with true statements only.
 
-    ``uci_notation`` is enough, or ``san_notation``; whatever else of the payload that
-    `worldledger_chess.rules.moves.play_move` describes is given must be true. The source may be the player or
-    somebody who speaks for both, but not the opponent. Gives the payload whole: what is true of the move is written,
-    whatever was left out, and a loose ``san_notation`` as python-chess writes it.
+    ``uci_notation`` or ``san_notation`` is enough; all other given members of the payload that
+    `worldledger_chess.rules.moves.play_move` describes must be true. The source may be the player or an agent that
+    speaks for both, but not the opponent. Returns the complete payload: omitted members are added, and a loose
+    ``san_notation`` is written as python-chess does.
     """
     entities = _in_play(state)
     board = entities[BOARD]
@@ -140,7 +140,7 @@ def check_move_made(draft: CheckedDraft, payload: dict[str, Any], state: WorldSt
 
 
 def check_move_rejected(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
-    """Check MoveRejected: of the side to move. What was attempted, and why it was rejected, can be anything."""
+    """Check MoveRejected: of the side to move. The attempt and the reason can be anything."""
     turn: Player = _in_play(state)[BOARD]["turn"]
     _check_turn(payload, turn)
     read_text(payload, "reason")
@@ -149,8 +149,8 @@ def check_move_rejected(draft: CheckedDraft, payload: dict[str, Any], state: Wor
 def check_game_ended(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> dict[str, Any]:
     """Check GameEnded: status, result and reason fit each other, and the board.
 
-    What only the players or the whole history can tell is believed: resignation, agreement, time, and repetition.
-    Gives the payload with ``final_fen`` and ``plies``.
+    Facts that only the players or the whole history know are trusted: resignation, agreement, time, and repetition.
+    Returns the payload with ``final_fen`` and ``plies``.
     """
     board = _in_play(state)[BOARD]
     claim = read_ending(payload)
@@ -171,7 +171,7 @@ def check_game_ended(draft: CheckedDraft, payload: dict[str, Any], state: WorldS
 
 
 def _check_claim(claim: Claim, position: chess.Board) -> None:
-    """Compare what is claimed with the board: both what must be on it, and what it leaves no choice about."""
+    """Compare a claim with the board: what must be on it, and what it determines."""
     outcome = position.outcome()
     decided = outcome if outcome is not None and outcome.termination in _FINAL else None
     is_won = decided is not None and decided.winner is not None
@@ -179,7 +179,7 @@ def _check_claim(claim: Claim, position: chess.Board) -> None:
         "checkmate": position.is_checkmate(),
         "stalemate": position.is_stalemate(),
         "insufficient_material": position.is_insufficient_material(),
-        "fifty_moves": position.can_claim_fifty_moves(),  # made, or about to be: as the rules let a player claim it
+        "fifty_moves": position.can_claim_fifty_moves(),  # made, or about to be: when the rules let a player claim it
         "variant_end": decided is not None and decided.termination in _OF_A_VARIANT,
     }
     if (claim.status == "checkmate" and not is_won) or (claim.status == "stalemate" and not on_board["stalemate"]):
@@ -208,7 +208,7 @@ def _not_on_board(claimed: str, name: str, position: chess.Board) -> IllegalEffe
 
 
 def _in_play(state: WorldState | None) -> dict[str, Any]:
-    """Return the entities of a game that is going on."""
+    """Return the entities of a game in progress."""
     if state is None or BOARD not in state.entities:
         raise IllegalEffectError("the game has not started: GameStarted comes first", "$.kind", rule="game_not_started")
     status = state.entities[BOARD]["status"]

@@ -1,16 +1,16 @@
-"""Cut a stream of bytes into the games of a PGN file: one at a time, in bounded memory, without knowing chess.
+"""Splitting a stream of bytes into the games of a PGN file: one at a time, in bounded memory, without knowing chess.
 
 A game ends where the next one begins. The next one begins
 
 - at a tag line, once the moves have begun;
-- at an ``Event`` tag, or a tag that the game has already, behind a blank line (a game with tags only);
-- at a line that starts with a move, behind a result (a game without tags);
-- at a line that starts with move 1, behind a blank line (a game without tags, behind one without a result).
+- at an ``Event`` tag, or a tag that the game has already, after a blank line (a game with tags only);
+- at a line that starts with a move, after a result (a game without tags);
+- at a line that starts with move 1, after a blank line (a game without tags, after one without a result).
 
-A blank line alone ends nothing: in PGN's import format white space means nothing. What stands in a comment in
-braces is not looked at, with one exception: an ``Event`` tag behind a blank line. If the next brace behind it opens
-another comment, or there is none, then the comment was never closed and the game ends before that tag, so that one
-such game does not swallow the rest of the file. If the next brace closes the comment, the tag is part of it.
+A blank line alone ends nothing: in PGN's import format white space means nothing. The content of a comment in braces is
+ignored, with one exception: an ``Event`` tag after a blank line. If the next brace after it opens another comment, or
+there is none, then the comment was never closed and the game ends before that tag, so that one such game does not
+swallow the rest of the file. If the next brace closes the comment, the tag is part of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import BinaryIO, Final, TypeAlias
 
 from worldledger.errors import FileRefusedError
 
-#: A line with its number; whether its end is missing because it is longer than the limit.
+#: A line with its number, and whether its end is missing because it exceeds the limit.
 _NumberedLine: TypeAlias = tuple[int, bytes, bool]
 
 CHUNK: Final = 64 * 1024
@@ -49,7 +49,7 @@ _BRACE: Final = re.compile(rb"[{}]")
 
 @dataclass(frozen=True)
 class RawGame:
-    """The text of one game as it stands in the file, or why there is none.
+    """The text of one game as it is in the file, or the reason why there is none.
 
     ``index`` and ``line`` count from 1. Exactly one of ``text`` and ``fault`` is set.
     """
@@ -62,10 +62,10 @@ class RawGame:
 
 
 def split_games(stream: BinaryIO, *, name: str, max_game_bytes: int) -> Iterator[RawGame]:
-    """Return the games of a file in order; never holds more than one game and a chunk.
+    """Yield the games of a file in order, holding at most one game and a chunk.
 
-    Line endings become LF. UTF-8, Windows-1252 and Latin-1 are decided game by game; UTF-16 is known by its BOM. Raises
-    FileRefusedError (with the file's ``name``) for a file without any tag or move.
+    Line endings become LF. UTF-8, Windows-1252 and Latin-1 are decided game by game; UTF-16 is recognised by its BOM.
+    Raises FileRefusedError (with the file's ``name``) for a file without any tag or move.
     """
     splitter = _Splitter(name, max_game_bytes)
     for line in _lines(_utf8(stream, name, splitter.notes), max_game_bytes):
@@ -84,7 +84,7 @@ def split_games(stream: BinaryIO, *, name: str, max_game_bytes: int) -> Iterator
 
 
 class _Gathering:
-    """The game that is being gathered, and what of the lexical state decides where it ends."""
+    """The game that is being collected, and the lexical state that decides where it ends."""
 
     def __init__(self, line: int) -> None:
         self.line = line
@@ -93,7 +93,7 @@ class _Gathering:
         self.tags: set[bytes] = set()
         self.in_moves = False
         self.has_moves = False  # anything but comments
-        self.comment_line: int | None = None  # where the comment that is open began
+        self.comment_line: int | None = None  # where the open comment began
         self.depth = 0
         self.ended = False
         self.after_blank = False
@@ -120,11 +120,11 @@ class _Gathering:
         return self.comment_line is not None and self.after_blank and _EVENT.match(line) is not None
 
     def is_never_closed(self) -> None:
-        """Take note that the open comment has no end."""
+        """Note that the open comment is never closed."""
         self.fault = self.fault or f"the comment that line {self.comment_line} opens is never closed"
 
     def add(self, number: int, line: bytes, cut: bool, limit: int) -> None:
-        """Take one line, of which ``cut`` tells that its end is missing for it is longer than the limit."""
+        """Add one line; ``cut``: its end is missing because it exceeds the limit."""
         stripped = line.strip()
         if stripped and self.ended and self.comment_line is None and stripped[:1] not in {b"{", b";", b"%"}:
             if not self.warnings:
@@ -151,7 +151,7 @@ class _Gathering:
             self.tags.add(tag[1])
             whole = _WHOLE_TAGS.match(line)
             rest = line[whole.end() :] if whole else b""
-            if _OPENING.match(rest):  # the moves stand on the tag's line
+            if _OPENING.match(rest):  # the moves are on the tag's line
                 self.in_moves = True
                 self._scan(number, rest)
         elif tag := _TAG_LIKE.match(line):
@@ -192,14 +192,14 @@ class _Splitter:
         self._limit = limit
         self._game: _Gathering | None = None
         self._count = 0
-        self._stray = 0  # bytes of text that belong to no game
+        self._stray = 0  # bytes of text outside any game
         self._stray_line: int | None = None
         self._last_line = 0
         # From an Event tag in an open comment on: lines of that comment, or of other games.
         self._held: list[_NumberedLine] = []
         self._held_size = 0
-        self.released: list[_NumberedLine] = []  # held lines that are of other games, to be fed again
-        self.notes: list[str] = []  # on the file, told with its first whole game
+        self.released: list[_NumberedLine] = []  # held lines that belong to other games, to be fed again
+        self.notes: list[str] = []  # about the file, reported with its first complete game
 
     def feed(self, numbered: _NumberedLine) -> RawGame | None:
         number, line, cut = numbered
@@ -221,7 +221,7 @@ class _Splitter:
         return done
 
     def _hold(self, numbered: _NumberedLine) -> RawGame | None:
-        """Keep a line until it is known whether the comment is closed. Return the game where it is not."""
+        """Keep a line until it is known whether the comment is closed. Return the game if it is not."""
         _, line, cut = numbered
         self._held.append(numbered)
         self._held_size += len(line) + 1
@@ -235,7 +235,7 @@ class _Splitter:
         return None
 
     def release(self) -> RawGame | None:
-        """Have the lines that are held fed again, as those of other games. Return the game that ends before them."""
+        """Release the held lines as those of other games, to be fed again. Return the game that ends before them."""
         if not self._held or self._game is None:
             return None
         self._game.is_never_closed()
@@ -243,7 +243,7 @@ class _Splitter:
         return self._take()
 
     def again(self) -> Iterator[RawGame]:
-        """Feed the released lines again; they hold no comment but one that the last of them opens."""
+        """Feed the released lines again; they hold no comment except one that the last of them opens."""
         lines, self.released = self.released, []
         for line in lines:
             raw = self.feed(line)
@@ -272,7 +272,7 @@ class _Splitter:
             )
 
     def _take(self) -> RawGame | None:
-        """End the game in hand; a lead of comments only, before the first tag, is no game."""
+        """End the present game; comments alone, before the first tag, are not a game."""
         game, self._game = self._game, None
         if game is None:
             return None
@@ -298,7 +298,7 @@ def _decode(data: bytes, warnings: list[str]) -> str:
     except UnicodeDecodeError:
         try:
             text = data.decode("cp1252")
-        except UnicodeDecodeError:  # five of its bytes are no characters
+        except UnicodeDecodeError:  # five byte values are not characters
             text = data.decode("latin-1")
     if "\0" in text:
         warnings.append(NUL_WARNING)
@@ -307,7 +307,7 @@ def _decode(data: bytes, warnings: list[str]) -> str:
 
 
 def _utf8(stream: BinaryIO, name: str, notes: list[str]) -> Iterator[bytes]:
-    """Read chunk by chunk; UTF-16, which its BOM tells, becomes UTF-8, with a note."""
+    """Read chunk by chunk; UTF-16, recognised by its BOM, becomes UTF-8, with a note."""
     chunk = stream.read(CHUNK)
     decoder = None
     if chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -326,7 +326,7 @@ def _utf8(stream: BinaryIO, name: str, notes: list[str]) -> Iterator[bytes]:
 
 
 def _lines(chunks: Iterator[bytes], limit: int) -> Iterator[_NumberedLine]:
-    """Return (number, line without its ending, whether the rest of it was dropped), whatever the line ending."""
+    """Yield (number, line without its ending, whether the rest of it was dropped), for any line ending."""
     number = 0
     rest = b""
     dropping = False

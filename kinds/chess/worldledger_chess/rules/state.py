@@ -1,9 +1,9 @@
-"""The fold of a chess world: what its effects make of its state. Source: docs/reference/contracts.md, "Chess".
+"""The fold of a chess world: how its effects change its state. Source: docs/reference/contracts.md, "Chess".
 
 The state has three entities. ``white`` and ``black``:
 
 - ``agent_id``; ``name`` (the player's, or null); ``moves`` (how many); ``illegal_moves_attempted``;
-- ``thinking_time`` (seconds, the sum of those known), ``timed_moves`` (of how many moves it is known);
+- ``thinking_time`` (seconds, the sum of those known), ``timed_moves`` (the number of moves with a known time);
 - ``clock`` (seconds left when last known, or null).
 
 ``board``:
@@ -15,7 +15,7 @@ The state has three entities. ``white`` and ``black``:
 - ``status``, ``result``, ``reason`` (see `worldledger_chess.rules.endings`; null while the game goes on);
 - ``started_at``, ``ended_at`` (or null), ``last_updated``: wall_time of the effects.
 
-The moves themselves and what is legal next are not in it: the log has the ones, ``fen`` gives the others.
+The moves themselves and the legal ones are not in it: the log has the former, ``fen`` determines the latter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from worldledger_chess.rules.claims import (
 from worldledger_chess.rules.endings import Player
 from worldledger_chess.rules.positions import ORTHODOX, UNREADABLE, Fields, fen_fields, position
 
-#: The entity that is the game: its position and how it stands.
+#: The entity of the game: its position and its status.
 BOARD: Final = "board"
 
 _UCI: Final = re.compile(r"(?:([a-h][1-8])|[PNBRQK]@)([a-h][1-8])[nbrqk]?\Z|0000\Z")
@@ -51,7 +51,7 @@ _ALL: Final = ("white", "black", BOARD)
 
 
 def game_started(state: WorldState, effect: Effect) -> Touched:
-    """Fold GameStarted. One world is one game, so a second start counts for nothing."""
+    """Fold GameStarted. One world is one game, so a second start is ignored."""
     if BOARD in state.entities:
         raise MalformedEffectError("the game was started before")
     try:
@@ -82,8 +82,8 @@ def game_started(state: WorldState, effect: Effect) -> Touched:
 def move_made(state: WorldState, effect: Effect) -> Touched:
     """Fold MoveMade.
 
-    A payload that has the move in both notations and the ``fen`` after it is taken at its word: the PGN reader wrote
-    it, or the rules compared it with the board. Of any other, python-chess plays the move.
+    A payload that has the move in both notations and the ``fen`` after it is trusted: the PGN reader wrote it, or the
+    rules compared it with the board. Any other move is played by python-chess.
     """
     payload = effect["payload"]
     board = _in_play(state)
@@ -127,7 +127,7 @@ def move_made(state: WorldState, effect: Effect) -> Touched:
 
 
 def move_rejected(state: WorldState, effect: Effect) -> Touched:
-    """Fold MoveRejected; without ``player`` it is of the side to move, without ``reason`` an illegal move."""
+    """Fold MoveRejected; by default it is of the side to move, and the reason is an illegal move."""
     payload = effect["payload"]
     board = _in_play(state)
     try:
@@ -173,12 +173,12 @@ def _in_play(state: WorldState) -> dict[str, Any]:
     return board
 
 
-#: A move made: the FEN after it, its fields, whether that is check, both notations and both squares.
+#: A move that was made: the FEN after it, its fields, whether it gives check, both notations and both squares.
 _Made: TypeAlias = tuple[str, Fields, bool, str, str, str | None, str | None]
 
 
 def _as_stated(board: dict[str, Any], payload: dict[str, Any]) -> _Made | None:
-    """Return the move as a whole payload states it; None for one that is not whole, or not of this position."""
+    """Return the move as a complete payload states it; None if it is incomplete, or not of this position."""
     fen, uci, san = payload.get("fen"), payload.get("uci_notation"), payload.get("san_notation")
     if not (type(fen) is type(uci) is type(san) is str and san):
         return None
@@ -192,7 +192,7 @@ def _as_stated(board: dict[str, Any], payload: dict[str, Any]) -> _Made | None:
     last = san[-1]
     is_check = last == "+"
     if last == "#" or target is None:
-        # In a variant "#" may be another end than checkmate, and a null move says nothing.
+        # In a variant "#" may be another end than checkmate, and a null move shows nothing.
         is_check = target is not None and board["variant"] in ORTHODOX
         if not is_check:
             try:
@@ -203,7 +203,7 @@ def _as_stated(board: dict[str, Any], payload: dict[str, Any]) -> _Made | None:
 
 
 def _as_played(board: dict[str, Any], payload: dict[str, Any]) -> _Made:
-    """Play the move; raise IllegalEffectError where it cannot be made."""
+    """Play the move; raise IllegalEffectError if it cannot be made."""
     facts, fields, is_check = play(position_of(board), payload, ply=board["ply"] + 1, null_moves=True)
     names = ("uci_notation", "san_notation", "from_square", "to_square")
     uci, san, origin, target = (facts[name] for name in names)

@@ -1,4 +1,4 @@
-"""The tag pairs of one game's text, and the position and variant they name."""
+"""The tag pairs of one game's text, and the position and variant that they name."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import chess.pgn
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_+#=:-]*"
 # A value may be wrapped, but never over a blank line or over the next tag.
 _TAG: Final = re.compile(rf'\[\s*({_NAME})\s+"((?:[^"\\\n]++|\\[^\n]|\n(?!\s*[\n\[]))*+)"\s*\]')
-# As many programs write it: quotes inside the value, or a backslash at its end.
+# The form that many programs write: quotes inside the value, or a backslash at its end.
 _LOOSE_TAG: Final = re.compile(rf'\[\s*({_NAME})\s+"([^\n]*)"\s*\][ \t]*(?=\n|\Z)')
 _GAP: Final = re.compile(r"(?:\s+|(?<![^\n])%[^\n]*|;[^\n]*)*")
 _ESCAPE: Final = re.compile(r'\\(["\\])')
 
-#: So many warnings are kept of one game.
+#: Most warnings that are kept of one game.
 MAX_WARNINGS: Final = 20
 
-#: Tags without which the moves mean something else.
+#: Tags without which the moves would have another meaning.
 _VITAL: Final = re.compile(r"\s*(?:FEN|Variant|SetUp)", re.IGNORECASE)
-#: The tags that are read, by their names in lower case: programs write ``Fen`` and ``setup``, too.
+#: The tags that are read, by their names in lower case: programs also write ``Fen`` and ``setup``.
 _READ: Final = {
     name.lower(): name
     for name in (
@@ -30,7 +30,7 @@ _READ: Final = {
         *("FEN", "SetUp", "Variant", "TimeControl", "Termination"),
     )
 }
-#: What python-chess's Board.status() says of positions that the rules cannot play on from.
+#: The faults in python-chess's Board.status() that make a position unplayable.
 UNPLAYABLE: Final = (
     chess.STATUS_NO_WHITE_KING
     | chess.STATUS_NO_BLACK_KING
@@ -43,26 +43,26 @@ UNPLAYABLE: Final = (
 
 
 class GameFaultError(Exception):
-    """Why one game cannot be taken. It never leaves this folder: the reader makes a BrokenGame of it."""
+    """The reason why one game is refused. It does not leave this folder: the reader makes a BrokenGame from it."""
 
 
 @dataclass
 class Tags:
-    """``pairs`` in the order of the file, doubled ones included; ``end`` is where the moves begin in the text."""
+    """``pairs`` in the order of the file, repeated ones included; ``end`` is where the moves begin in the text."""
 
     pairs: list[tuple[str, str]] = field(default_factory=list)
     end: int = 0
     warnings: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, str]:
-        """Return the tags by name; of a doubled tag the last one, as python-chess does."""
+        """Return the tags by name; of a repeated tag the last one, as python-chess does."""
         return dict(self.pairs)
 
 
 def standard_names(tags: dict[str, str]) -> dict[str, str]:
-    """Return the tags with those that are read under the names of the PGN standard, whatever the case of theirs.
+    """Return the tags, with those that are read under the names of the PGN standard, ignoring case.
 
-    A tag that has the standard's own name counts before others.
+    A tag with exactly the standard's name takes precedence.
     """
     return {**{_READ.get(name.lower(), name): value for name, value in tags.items()}, **tags}
 
@@ -70,9 +70,9 @@ def standard_names(tags: dict[str, str]) -> dict[str, str]:
 def read_tags(text: str, first_line: int) -> Tags:
     """Read the tag pairs at the head of a game's text.
 
-    Values are raw strings: only PGN's two escapes, of quote and backslash, are undone, and a wrapped value is
-    joined by a space (but for Result, which stays as it stands). A malformed tag is left out with a warning, or
-    raises GameFaultError where the position hangs on it.
+    Values are raw strings: only PGN's two escapes, of quote and backslash, are undone, and a wrapped value is joined by
+    a space (except for Result, which stays verbatim). A malformed tag is left out with a warning, or raises
+    GameFaultError if the position depends on it.
     """
     tags = Tags()
     seen: set[str] = set()
@@ -92,7 +92,7 @@ def read_tags(text: str, first_line: int) -> Tags:
             seen.add(name)
             tags.pairs.append((name, value))
             at = match.end()
-        tags.end = at  # what follows may be a comment on the game
+        tags.end = at  # a comment on the game may follow
         gap = _GAP.match(text, at)
         at = gap.end() if gap else at
     return tags
@@ -114,8 +114,7 @@ def _skip_malformed(text: str, at: int, first_line: int, warnings: list[str]) ->
 def set_up(tags: dict[str, str], warnings: list[str]) -> tuple[chess.Board, str]:
     """Return the board before the first move and the variant: ``standard``, ``chess960`` or python-chess's name.
 
-    Raises GameFaultError for a variant that python-chess cannot play, and for a FEN that cannot be read or that
-    the rules cannot play on from.
+    Raises GameFaultError for a variant that python-chess cannot play, and for an unreadable or unplayable FEN.
     """
     tags = standard_names(tags)
     wanted = {name: tags[name] for name in ("Variant", "FEN") if tags.get(name, "").strip() not in {"", "?"}}
@@ -145,6 +144,6 @@ def set_up(tags: dict[str, str], warnings: list[str]) -> tuple[chess.Board, str]
 
 
 def status_text(status: chess.Status) -> str:
-    """Say in words what python-chess finds wrong with a position."""
+    """Describe what python-chess finds wrong with a position."""
     names = [str(flag.name).lower().replace("_", " ") for flag in chess.Status if flag and status & flag]
     return ", ".join(names)

@@ -1,4 +1,4 @@
-"""Moments of a game as datetimes that know their zone, which is UTC."""
+"""Moments of a game as datetimes with the zone UTC."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LAST: Final = _EPOCH_SECONDS.validate_python("9999-12-31T23:59:59.999999Z")
 
 
 def moment(seconds: float) -> AwareDatetime:
-    """Return the moment that an effect's ``wall_time`` (epoch seconds) says, to the microsecond, in UTC.
+    """Return the moment of an effect's ``wall_time`` (epoch seconds), to the microsecond, in UTC.
 
-    The calendar has the years 1 to 9999: what lies outside, as an imported log may say, is its nearest end.
+    The calendar has the years 1 to 9999: a moment outside, as an imported log may have, becomes the nearest end.
     """
     try:
         return _EPOCH_SECONDS.validate_python(seconds)
@@ -34,7 +34,7 @@ _MOMENTS: Final = TypeAdapter(Moment)
 
 
 def is_moment(value: Any) -> bool:
-    """Tell whether a JSON value is a moment: a text in ISO 8601 with its offset from UTC."""
+    """Return whether a JSON value is a moment: a text in ISO 8601 with its offset from UTC."""
     try:
         _MOMENTS.validate_python(value)
     except (ValidationError, OverflowError):

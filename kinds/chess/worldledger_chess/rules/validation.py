@@ -1,4 +1,4 @@
-"""Whether a game's log holds, looked at without the fold: python-chess plays it all again.
+"""Validating a game's log without the fold: python-chess plays it again.
 
 Source: docs/reference/contracts.md, "Chess".
 """
@@ -20,16 +20,16 @@ from worldledger_chess.rules.positions import UNREADABLE
 from worldledger_chess.rules.times import moment
 
 _KINDS: Final = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
-#: What a MoveMade states of its move.
+#: The statements of a MoveMade about its move.
 _STATED: Final = tuple(name for name in FACTS if name != "san_notation")
 
 
 def validate_game_state(effects: Iterable[Effect], game: Game | None = None) -> list[str]:
-    """Return everything that is wrong with a game's log, and with the Game that somebody has made of it; [] if nothing.
+    """Return all problems with a game's log, and with a Game that was made from it; [] if there are none.
 
-    ``effects`` is the world's whole log in order, up to where the Game is; what is of no game is passed over. Turns
-    alternate, every move is legal and says what is true of it, an end is what the board allows, nothing follows it.
-    Of a log that breaks off at an illegal move, the rest is not looked at.
+    ``effects`` is the world's whole log in order, up to the Game's effect; effects that do not belong to a game are
+    skipped. Turns alternate, every move is legal and states only what is true, an end is one that the board allows,
+    nothing follows it. After an illegal move the rest of the log is not checked.
     """
     replay = _Replay()
     for effect in effects:
@@ -43,7 +43,7 @@ def validate_game_state(effects: Iterable[Effect], game: Game | None = None) -> 
 
 
 def move_errors(move: Move, board: chess.Board) -> list[str]:
-    """Return what is wrong with a move on the board where it is to be made; the board stays as it is."""
+    """Return the problems with a move on the board on which it is to be made; the board is not changed."""
     try:
         played = board.parse_uci(move.uci_notation)
     except ValueError:
@@ -68,7 +68,7 @@ def _of_the_squares(move: Move, board: chess.Board) -> list[str]:
 
 
 class _Replay:
-    """The game as it is played again. ``is_lost``: an illegal move has been seen, and there is no board after it."""
+    """The game while it is played again. ``is_lost``: there was an illegal move, so there is no board after it."""
 
     def __init__(self) -> None:
         self.errors: list[str] = []
@@ -86,7 +86,7 @@ class _Replay:
         return "white" if self._board.turn else "black"
 
     def see(self, effect: Effect) -> None:
-        """Look at the next effect."""
+        """Check the next effect."""
         kind, where = effect["kind"], f"{effect['kind']} {effect['global_seq']}"
         if kind == "GameStarted":
             self._begin(effect, where)
@@ -157,7 +157,7 @@ class _Replay:
             self.errors.append(f"Terminal state {status} is not on the board: {self._board.fen()}")
 
     def compare(self, game: Game) -> None:
-        """Compare a Game with what was played."""
+        """Compare a Game with the played one."""
         count, turn = len(self._moves), self._turn
         if game.current_turn != turn:
             self.errors.append(_turn_mismatch(count, turn))

@@ -1,23 +1,22 @@
 """A game's log as PGN: the inverse of `worldledger_chess.rules.pgn`, as far as the log has what a file had.
 
-Reading what is written here gives the same effects again: kinds, payloads and times. Of what a file can have the log
-leaves out some things, and where a file had them its ``digest`` is another than that of what is written:
+Reading the written text gives the same effects again: kinds, payloads and times. The log leaves out some parts of a
+file; if the file had them, its ``digest`` differs from that of the written text:
 
-- sidelines: each that was counted is written as ``()``, which is an empty one;
-- the order of tags, which is one of those that most programs write (`worldledger_chess.rules.writing`);
-- doubled tags, where several comments were parted, how a move or a clock was spelled, what stood behind the result.
+- sidelines: each counted one is written as ``()``, which is an empty one;
+- the order of tags, which is one that most programs write;
+- repeated tags, the division into several comments, the spelling of moves and clocks, text after the result.
 
-A line break in a Result, which PGN does not allow, is written as a blank. A game without any tag that could then not be
-told from the one before it gets its Result as a tag.
+A line break in a Result, which PGN does not allow, is written as a blank. A game without any tag that could not be told
+from the one before it gets its Result as a tag.
 
-Some things can be written in more than one way that is read as the same effects: a thinking time that the clocks tell
-too may have an ``[%emt]``, commands stand before or behind a comment's words, and behind the moves may stand the
-Result's own words (``Illegal move (h2h4) by Somebody``) or 0-1. Then that way is taken whose digest is the recorded
-one, so that the written game is known again as the recorded one.
+Some things can be written in several ways that are read as the same effects: a thinking time that the clocks also give
+may have an ``[%emt]``, commands may come before or after a comment's words, and the moves may be followed by the
+Result's own words (``Illegal move (h2h4) by Somebody``) or 0-1. The way with the recorded digest is chosen, so that the
+written game is recognised as the recorded one.
 
-A game that was played here has no tags of its own: it gets the roster, ``GameId`` (the world), ``UTCDate``,
-``UTCTime`` and what else is known. What was attempted and rejected stands in comments, but for the one that the result
-of a recorded game tells.
+A live game has no tags of its own: it gets the roster, ``GameId`` (the world), ``UTCDate``, ``UTCTime`` and what else
+is known. Rejected attempts are written as comments, except for the one in the result of a recorded game.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ from worldledger_chess.rules.identity import game_digest
 from worldledger_chess.rules.tags import GameFaultError, set_up, standard_names
 from worldledger_chess.rules.times import moment
 
-# The tags of a game that is written: those that were recorded, or those that tell of a game that was played here.
+# -- tags: recorded ones, or those of a live game ---------------------------------------------------------------
 
 #: The seven tags that every game should have (PGN standard, section 8.1.1).
 ROSTER: Final = ("Event", "Site", "Date", "Round", "White", "Black", "Result")
 _POSITION: Final = ("FEN", "SetUp", "Variant")
-#: The tags that most programs write behind the roster, in the order in which they do.
+#: The tags that most programs write after the roster, in their order.
 _USUAL: Final = (
     "GameId",
     "UTCDate",
@@ -75,7 +74,7 @@ _USUAL: Final = (
     "SetUp",
 )
 _MARKERS: Final = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
-#: What Termination says of a reason, where the reader does not find it by itself.
+#: The Termination for a reason that the reader does not find by itself.
 _TERMINATIONS: Final[dict[Reason, str]] = {
     "insufficient_material": "insufficient material",
     "fifty_moves": "fifty moves",
@@ -96,7 +95,7 @@ _PLAYERS: Final[tuple[tuple[str, Player], ...]] = (("White", "white"), ("Black",
 
 
 def known(value: str | None) -> str | None:
-    """Return a tag's value, stripped; None where it is missing or stands for unknown."""
+    """Return a tag's value, stripped; None if it is missing or means unknown."""
     value = (value or "").strip()
     return None if value.strip("?.- ") == "" else value
 
@@ -110,9 +109,8 @@ def result_marker(log: GameLog) -> str:
 def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
     """Return the tags of a started game: the roster, the position, what most programs write, the others by name.
 
-    Recorded tags stay as they are. To them, or to the roster where there are none, comes what is needed for the file
-    to say what the log says: the players where the log names them, FEN and Variant, and Result and Termination of an
-    end that was made here.
+    Recorded tags stay as they are. To them, or to the roster if there are none, is added what the log knows besides:
+    the players if the log names them, FEN and Variant, and Result and Termination of the end of a live game.
     """
     started = log.started or {}
     recorded = started.get("tags")
@@ -133,12 +131,12 @@ def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
 
 
 def orders_of(tags: dict[str, str]) -> list[dict[str, str]]:
-    """Return the same tags in each order in which programs write them, that of `tags_of` first."""
+    """Return the same tags in each of the orders of programs, that of `tags_of` first."""
     return [tags, _ordered(tags, [*ROSTER, *_USUAL])]
 
 
 def _ordered(tags: dict[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Order tags: first those that are named, then the others by name."""
+    """Order tags: first the named ones, then the others by name."""
     return {name: tags[name] for name in dict.fromkeys([*names, *sorted(tags)]) if name in tags}
 
 
@@ -171,7 +169,7 @@ def _played_here(log: GameLog, event: str | None) -> dict[str, str]:
 
 
 def _add_position(tags: dict[str, str], initial: chess.Board) -> None:
-    """Have the tags name the position that the game began with, if they do not."""
+    """Add the position that the game began with to the tags, if it is missing."""
     board: chess.Board | None = None
     with suppress(GameFaultError):
         board, _ = set_up(tags, [])
@@ -216,33 +214,33 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
-# Comments as PGN has them: what a move's payload says of times, evaluation and words, written so that it is read back.
+# -- comments: the times, evaluation and words of a move's payload, written so that they can be read back ----------
 #
-# The inverse of `worldledger_chess.rules.clocks.read_comment`. Text stays as it is, line breaks included; a comment
-# with a ``}`` in it, which a comment in braces cannot have, becomes one to the end of the line (``;``). What no file
-# could hold (a ``}`` in a text of several lines, words that would be read as a command) is changed to what looks most
-# like it.
+# This is the inverse of `worldledger_chess.rules.clocks.read_comment`. Text stays as it is, line breaks included; a
+# comment with a ``}`` in it, which a comment in braces cannot have, becomes one to the end of the line (``;``). What no
+# file can hold (a ``}`` in a text of several lines, words that would be read as a command) is replaced by something
+# similar.
 
 _MAX_HOURS: Final = 99_999
-# One blank between two words: there a comment can be cut in two, for the reader joins them with one.
+# One blank between two words: there a comment can be split, because the reader joins the parts with one.
 _JOINT: Final = re.compile(r"(?<=\S) (?=\S)")
-# Behind a blank line a tag ends a comment that has another brace in it: the comment counts as never closed.
+# After a blank line a tag ends a comment that has another brace in it: the comment counts as never closed.
 _NEXT_GAME: Final = re.compile(r"\n(?:[ \t\r\f\v]*\n)+(?=\s*\[)")
 
 
 def milliseconds(seconds: Any) -> int | None:
-    """Return a payload's time in whole milliseconds; None where there is none, or one that PGN cannot write."""
+    """Return a payload's time in whole milliseconds; None if there is none, or one that PGN cannot write."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < _MAX_HOURS * 3600:
         return None
     return round(seconds * 1000)
 
 
 def remarks_of(payload: Mapping[str, Any], *, elapsed: int | None, commands_first: bool = False) -> list[str]:
-    """Return the comments behind a move, as they are written.
+    """Return the comments after a move, as they are written.
 
-    ``elapsed`` is what ``[%emt]`` is to say, in milliseconds; None for no such command. The text comes first, and then
-    the commands eval, clk, emt and the others; with ``commands_first`` clk, emt, eval and the others, and then the
-    text. Programs write either.
+    ``elapsed`` is the value of ``[%emt]``, in milliseconds; None for no such command. The text comes first, then the
+    commands eval, clk, emt and the others; with ``commands_first`` clk, emt, eval and the others, and then the text.
+    Programs write either.
     """
     commands = _commands(payload, elapsed, "clk emt eval" if commands_first else "eval clk emt")
     said = payload.get("comment")
@@ -257,7 +255,7 @@ def remarks_of(payload: Mapping[str, Any], *, elapsed: int | None, commands_firs
 
 
 def plain_remarks(text: str, *, has_commands: bool = False) -> list[str]:
-    """Return the comments that a text becomes; none where it is empty.
+    """Return the comments for a text; none if it is empty.
 
     ``has_commands``: commands in it may be read as such, as before the first move, where they are kept verbatim.
     """
@@ -273,7 +271,7 @@ def plain_remarks(text: str, *, has_commands: bool = False) -> list[str]:
 
 
 def _cut(text: str) -> list[str] | None:
-    """Cut a text where there are braces in it; None where that cannot be done."""
+    """Split a text at its braces; None if that is impossible."""
     if "}" not in text:
         return [_in_braces(text)]
     runs = [(several, " ".join(run)) for several, run in groupby(_JOINT.split(text), lambda word: "\n" in word)]
@@ -291,7 +289,7 @@ def _in_braces(text: str) -> str:
 
 
 def _is_read_as(body: str, text: str, commands: Sequence[str]) -> bool:
-    """Tell whether a comment is read as this text and these commands, and nothing else."""
+    """Return whether a comment is read as exactly this text and these commands."""
     return read_comment(body) == read_comment(" ".join(commands))._replace(text=text)
 
 
@@ -305,7 +303,7 @@ def _commands(payload: Mapping[str, Any], elapsed: int | None, order: str) -> li
     known = [f"[%{name} {values[name]}]" for name in order.split() if values[name] is not None]
     listed = payload.get("commands")
     others = [other for other in (listed if isinstance(listed, list) else ()) if _is_other(other)]
-    # A clock takes back the one before it in the same comment, even if it cannot be read, so such ones go first.
+    # A clock removes the one before it in the same comment, even an unreadable one, so such ones go first.
     are_clocks = any(map(is_short_time, others)) or read_comment(" ".join(others)).unread
     return [*others, *known] if are_clocks else [*known, *others]
 
@@ -314,7 +312,7 @@ def _is_other(command: Any) -> bool:
     if not isinstance(command, str) or "}" in command or "\r" in command:
         return False
     said = read_comment(command)
-    # A short time is kept as a command where the version that recorded it could not read it.
+    # A short time is kept as a command if the recording version could not read it.
     return said.text == "" and (said.others == [command] or (not said.others and is_short_time(command)))
 
 
@@ -339,21 +337,21 @@ def _evaluation(value: Any) -> str | None:
     return written if read_comment(f"[%eval {written}]").evaluation is not None else None
 
 
-#: Columns that a line of moves takes at most; a comment is not parted.
+#: Most columns of a line of moves; a comment is not wrapped.
 _COLUMNS: Final = 79
 _LIKE_A_MOVE: Final = re.compile(r"[a-h][1-8]|[O0]-[O0]|--|@|Z0|0000")
 _MAX_NAG: Final = 255
-#: More sidelines than this are not counted any more.
+#: Most sidelines that are counted.
 _MAX_SIDELINES: Final = 1000
-#: What an attempt's text is cut to.
+#: Most characters of an attempt's text.
 _MAX_ATTEMPT: Final = 60
 
 
 class WrittenGame(NamedTuple):
     """A game as PGN.
 
-    ``text`` ends in a line's end; a blank line goes between two games. ``moves`` is the number of plies, ``result`` its
-    Result (``*`` while it goes on). ``same_digest``: whether reading the text gives the recorded digest; None where
+    ``text`` ends with a line break; a blank line goes between two games. ``moves`` is the number of plies, ``result``
+    its Result (``*`` while it goes on). ``same_digest``: whether reading the text gives the recorded digest; None if
     none was recorded.
     """
 
@@ -364,22 +362,21 @@ class WrittenGame(NamedTuple):
 
 
 def pgn_of(effects: Iterable[Effect]) -> str:
-    """Write the log of a chess world as PGN. Raises as `write_game`, and for a log that no game can be made of."""
+    """Write the log of a chess world as PGN. Raises as `write_game`, and for a log without a valid game."""
     return write_game(GameLog.of(effects)).text
 
 
 def write_game(log: GameLog, *, event: str | None = None) -> WrittenGame:
     """Write a game as PGN.
 
-    ``event`` is what the event of a game is called that has no tags of its own. Raises SimulationError where no game
-    has been started.
+    ``event`` is the event of a game without tags of its own. Raises SimulationError if no game has started.
     """
     if log.started is None:
         raise SimulationError("no game was started in this world")
     tags = tags_of(log, event=event)
     ends = _terminators(log, tags)
     if not tags and (log.started.get("comment") or not log.moves):
-        # Behind another game it could not be told where this one begins.
+        # After another game its beginning could not be recognised.
         tags = {"Result": ends[0] or result_marker(log)}
     movetexts = _movetexts(log, tags)
     chosen, end, same = movetexts[0], ends[0], None
@@ -396,7 +393,7 @@ def write_game(log: GameLog, *, event: str | None = None) -> WrittenGame:
 
 
 def _movetexts(log: GameLog, tags: dict[str, str]) -> list[_Movetext]:
-    """Return the ways in which the moves may be written, the best first."""
+    """Yield the ways in which the moves may be written, the best first."""
     told, needed = _times(log, tags)
     found: list[_Movetext] = []
     for elapsed, commands_first in product([told, needed], [False, True]):
@@ -407,7 +404,7 @@ def _movetexts(log: GameLog, tags: dict[str, str]) -> list[_Movetext]:
 
 
 def _times(log: GameLog, tags: dict[str, str]) -> tuple[list[int | None], list[int | None]]:
-    """Return what each move took, in milliseconds, and the same only where the clocks do not tell it."""
+    """Return the times of moves, in milliseconds, and the same only where the clocks do not give them."""
     periods = read_time_control(standard_names(tags).get("TimeControl", ""))
     watches = (Stopwatch(periods), Stopwatch(periods))
     told: list[int | None] = []
@@ -424,7 +421,7 @@ def _times(log: GameLog, tags: dict[str, str]) -> tuple[list[int | None], list[i
 
 
 def _terminators(log: GameLog, tags: dict[str, str]) -> list[str | None]:
-    """Return what may stand behind the moves so that the end is read as it is recorded, the best first."""
+    """Return the possible texts after the moves that are read as the recorded end, the best first."""
     tags = standard_names(tags)
     marker = result_marker(log)
     ended = log.ended
@@ -449,10 +446,10 @@ def _terminators(log: GameLog, tags: dict[str, str]) -> list[str | None]:
 
 
 def _can_stand(raw: str, *, has_tag: bool, has_moves: bool) -> bool:
-    """Tell whether a Result's own words can stand behind the moves without being taken for something else.
+    """Return whether a Result's own words can follow the moves without being misread.
 
-    python-chess looks for moves in them, but in brackets those are a sideline's. Where no tag has the words they have
-    to stand there all the same.
+    python-chess looks for moves in them, but in brackets they count as a sideline. If no tag has the words, they have
+    to be there nevertheless.
     """
     if len(raw) > MAX_RESULT or any(sign in raw for sign in "{};[]%") or raw.count("(") != raw.count(")"):
         return False
@@ -470,7 +467,7 @@ def _is_read_right(log: GameLog, tags: dict[str, str], said: str | None, raw: An
     tag = known(tags.get("Result"))
     if log.ended is not None and "raw_result" in log.ended:
         raw_tag = None if tag is None else tags["Result"]
-        # Earlier versions recorded the tag's ``*`` where what stands behind the moves counted.
+        # Earlier versions recorded the tag's ``*`` when the result after the moves counted.
         if raw not in {raw_result_of(raw_tag, said), said if raw_tag is None else raw_tag}:
             return False
     ending = ending_of(
@@ -489,7 +486,7 @@ def _is_read_right(log: GameLog, tags: dict[str, str], said: str | None, raw: An
 
 
 def _last_attempt(log: GameLog) -> Rejected | None:
-    """Return the attempt behind the last move, as the end of a recorded game tells it."""
+    """Return the attempt after the last move, which ended a recorded game."""
     last = log.attempts[-1] if log.attempts else None
     if last is None or last.after_ply != len(log.moves) or log.ended is None:
         return None
@@ -497,7 +494,7 @@ def _last_attempt(log: GameLog) -> Rejected | None:
 
 
 def _is_recorded(log: GameLog) -> bool:
-    """Tell whether the end was read from a recording: it then has the words that stood there, if any."""
+    """Return whether the end was read from a recording: then it has the recorded words, if any."""
     return log.ended is not None and "raw_result" in log.ended
 
 
@@ -505,17 +502,17 @@ def _is_recorded(log: GameLog) -> bool:
 
 
 class _Movetext:
-    """The moves and what stands between them in one way of writing; ``tokens`` is what the digest is made over."""
+    """The moves and the text between them in one way of writing; ``tokens`` is the input of the digest."""
 
     def __init__(self, log: GameLog, elapsed: list[int | None], *, commands_first: bool) -> None:
         self.tokens: list[str] = []
         self._words: list[str] = []
-        self._numbered = False  # whether Black's move can do without its number
+        self._numbered = False  # whether Black's move needs no number
         self._commands_first = commands_first
         self._play(log, elapsed)
 
     def tokens_with(self, end: str | None) -> list[str]:
-        """Return the tokens with what stands behind the moves."""
+        """Return the tokens, with the text after the moves."""
         return self.tokens if end is None else [*self.tokens, standard_result(end) or end]
 
     def _play(self, log: GameLog, elapsed: list[int | None]) -> None:
@@ -555,7 +552,7 @@ class _Movetext:
             self._numbered = False
 
     def _sidelines(self, count: int, nested: int) -> None:
-        """Write so many sidelines, and so many more inside the first of them."""
+        """Write this many sidelines, and this many more inside the first of them."""
         for index in range(count):
             text = f"({'()' * nested})" if index == 0 else "()"
             self.tokens += text
@@ -563,7 +560,7 @@ class _Movetext:
             self._numbered = False
 
     def text(self, end: str | None) -> str:
-        """Lay the words out in lines, with ``end`` behind them."""
+        """Wrap the words into lines, followed by ``end``."""
         lines: list[str] = []
         line = ""
         for word in [*self._words, *([] if end is None else [end])]:
@@ -586,14 +583,14 @@ def _count(payload: Any) -> int:
 
 
 def _nested_sidelines(log: GameLog) -> int:
-    """Tell how many sidelines were counted in all beyond those of the moves: inside others, or before all moves."""
+    """Return the number of counted sidelines beyond those of the moves: inside others, or before all moves."""
     total = None if log.ended is None else log.ended.get("variations_total")
     beyond = total - sum(_count(move.payload) for move in log.moves) if type(total) is int else 0
     return beyond if 0 <= beyond <= _MAX_SIDELINES else 0
 
 
 def _shown_attempts(log: GameLog) -> dict[int, list[str]]:
-    """Return comments on what was rejected, by the number of moves before it; but not what the result tells."""
+    """Return comments on rejected attempts, by the number of moves before; without the one in the result."""
     shown = log.attempts[:-1] if _is_recorded(log) and _last_attempt(log) is not None else log.attempts
     found: dict[int, list[str]] = {}
     for attempt in shown:

@@ -1,7 +1,7 @@
-"""Chess as an OpenEnv environment, mounted at ``/openenv/chess``: another door to the live games of the arena.
+"""Chess as an OpenEnv environment at ``/openenv/chess``: another interface to the live games of the arena.
 
-- `asking`: what a client may ask for: frames, resets and actions
-- `episodes`: an episode, which is a live game and so a world: begun, resumed, played, told
+- `asking`: parsing requests: frames, resets and actions
+- `episodes`: an episode, which is a live game and so a world: beginning, resuming, playing and observing it
 - `sockets`: the WebSocket, which is all that the released clients use
 - `routes`: the same over HTTP
 

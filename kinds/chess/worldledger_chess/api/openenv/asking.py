@@ -1,4 +1,4 @@
-"""What a client may ask for: the frames of its socket, how an episode begins, and its actions. Nothing is looked up.
+"""Parsing requests: the frames of a socket, the beginning of an episode, and actions. Nothing is looked up.
 
 Source: the wire contract of OpenEnv.
 """
@@ -21,24 +21,24 @@ from worldledger_chess.arena.players import read_spec
 from worldledger_chess.rules.endings import OTHER, Player
 from worldledger_chess.rules.live import EXTERNAL, LIVE
 
-#: The agent for which an episode makes random moves itself, in the very step that they answer.
+#: The agent whose random moves an episode makes itself, in the same step that they answer.
 RANDOM_AGENT: Final = "openenv-random"
-#: The opponent of whom nothing is said, and the one that is none: the client moves both sides.
+#: The default opponent, and the absent one: the client moves both sides.
 _RANDOM: Final = "random"
 _SELF: Final = "self"
-#: The label of episodes that are given none.
+#: The label of episodes without one.
 _EXPERIMENT: Final = "openenv"
 _AGENT: Final = "openenv-agent"
 
-#: What a reset may say: of any episode, and of one that is resumed.
+#: The members of a reset: of any episode, and of one that is resumed.
 _RESET: Final = (
     *("seed", "episode_id", "fen", "opponent", "agent_color", "agent_id", "experiment"),
     *("max_illegal", "fallback", "deadline_s", "tensor", "resume"),
 )
 _RESUME: Final = ("resume", "episode_id", "tensor")
-#: What goes into the game's own configuration as it is.
+#: The members that are passed to the game's own configuration unchanged.
 _AS_IT_IS: Final = ("fen", "max_illegal", "fallback", "deadline_s")
-#: Where the game's configuration finds what is wrong, and what that is called in a reset.
+#: Places of problems in the game's configuration -> their names in a reset.
 _PLACES: Final = {"game_id": "$.episode_id", "white": "$.agent_id", "black": "$.agent_id"}
 _MESSAGES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "reset": (("type",), ("data",)),
@@ -52,7 +52,7 @@ _MESSAGES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 
 class RefusedError(Exception):
-    """A frame that is no message; ``code`` is OpenEnv's word for why."""
+    """A frame that is not a message; ``code`` is OpenEnv's code for the reason."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -61,19 +61,19 @@ class RefusedError(Exception):
 
 
 class Message(NamedTuple):
-    """A message of a client; its ``data`` is an object whose members are not looked at yet."""
+    """A client's message; ``data`` is an object whose members are not checked yet."""
 
     type: str
     data: dict[str, Any]
 
 
 def read_message(text: str | None) -> Message:
-    """Read a frame; None is one that is no text. Raises RefusedError."""
+    """Read a frame; None is one that is not text. Raises RefusedError."""
     if text is None:
         raise RefusedError("INVALID_JSON", "a message is a text frame, not a binary one")
     try:
         value = parse(text.encode())
-        if "NaN" in text or "Infinity" in text:  # words that Python's parser takes, and JSON does not have
+        if "NaN" in text or "Infinity" in text:  # words that Python's parser accepts, and JSON does not have
             json.loads(text, parse_constant=_no_constant)
     except InvalidEffectError as error:
         raise RefusedError("INVALID_JSON", f"{error.path}: {error.reason}") from None
@@ -102,7 +102,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 class Reset(NamedTuple):
-    """A reset: a ``new`` game, or None where the episode of this id is gone on with."""
+    """A reset: a ``new`` game, or None if the episode of this id is continued."""
 
     new: NewGame | None
     episode_id: str | None
@@ -110,9 +110,9 @@ class Reset(NamedTuple):
 
 
 def read_reset(data: dict[str, Any]) -> Reset:
-    """Read what a reset says; null is as left out, but for ``deadline_s``.
+    """Read a reset; null is the same as left out, except for ``deadline_s``.
 
-    What nobody says is drawn: a seed, and from the seed the agent's colour. Raises InvalidConfigError,
+    What is not given is drawn: a seed, and from the seed the agent's colour. Raises InvalidConfigError,
     UnknownPlayerError, InvalidPlayerError.
     """
     said = {name: value for name, value in data.items() if value is not None or name == "deadline_s"}
@@ -156,7 +156,7 @@ def _new_game(said: dict[str, Any]) -> NewGame:
         agents[OTHER[colour]] = {"agent_id": f"openenv-{spec.name}", "name": spec.name[:50]}
         game["players"] = {OTHER[colour]: spec.to_json()}
         if "deadline_s" not in said:
-            del game["deadline_s"]  # a player of the service is not kept waiting for ever
+            del game["deadline_s"]  # a player of the service must not wait for ever
     try:
         new = NewGame.of({LIVE: {**game, **agents}}, new=True)
     except InvalidConfigError as error:
@@ -168,7 +168,7 @@ def _new_game(said: dict[str, Any]) -> NewGame:
 
 
 def _colour(said: dict[str, Any], seed: Any) -> Player:
-    """Return the agent's colour: as it is said, or drawn by the seed and nothing else."""
+    """Return the agent's colour: as given, or drawn from the seed alone."""
     colour = said.get("agent_color")
     if colour is None:
         return "black" if sha256(f"colour:{seed}".encode("utf-8", "replace")).digest()[0] % 2 else "white"
@@ -206,7 +206,7 @@ def _refused(reason: str, path: str) -> InvalidConfigError:
 
 
 class Action(NamedTuple):
-    """An action: the attempt to make a ``move``; the rest is what its metadata says, unchecked."""
+    """An action: the attempt to make a ``move``; the rest comes from its metadata, unchecked."""
 
     move: Any
     request_id: str | None
@@ -215,7 +215,7 @@ class Action(NamedTuple):
 
 
 def read_action(value: Any, path: str = "$") -> Action:
-    """Read an action, which stands at ``path``: the move, and what of its metadata is known here.
+    """Read an action, which is at ``path``: the move, and the known members of its metadata.
 
     Raises InvalidMoveRequestError.
     """
@@ -233,7 +233,7 @@ def read_action(value: Any, path: str = "$") -> Action:
 
 
 def read_request_id(value: Any, path: str) -> str | None:
-    """Return the id of a request, under which the same one is the same attempt. Raises InvalidMoveRequestError."""
+    """Return a request's id, which makes a repeated request the same attempt. Raises InvalidMoveRequestError."""
     if value is None:
         return None
     try:

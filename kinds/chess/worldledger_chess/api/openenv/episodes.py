@@ -1,10 +1,9 @@
 """An episode: a live game of the arena, as the agent that plays it sees it.
 
-Every side of a game that comes from outside is the client's, but for that of the agent `RANDOM_AGENT`: its moves are
-made here, in the step that they answer. So an episode needs nobody who looks after it: it may be left at any time and
-costs nothing then, and it goes on wherever somebody asks for it. An opponent that the arena plays is waited for, but
-not long.
-Source: docs/reference/http.md, "OpenEnv"; the wire contract of OpenEnv.
+Every external side of a game is the client's, except for that of the agent `RANDOM_AGENT`: its moves are made here, in
+the step that they answer. So an episode needs no supervision: it can be left at any time, costs nothing then, and can
+be continued anywhere. An opponent that the arena plays is waited for, but only for a short time. Source:
+docs/reference/http.md, "OpenEnv"; the wire contract of OpenEnv.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ if TYPE_CHECKING:
     from worldledger_chess.arena import MoveOutcome
 
 
-#: How a result is written.
+#: Results in PGN's notation.
 RESULTS: Final[dict[Result, str]] = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
-#: What an attempt is worth that is no legal move, as long as the game goes on.
+#: The reward of an attempt that is not a legal move, as long as the game goes on.
 ILLEGAL: Final = -0.1
-#: Seconds for which an opponent is waited for that the arena plays.
+#: Seconds for which an opponent that the arena plays is waited for.
 _PATIENCE: Final = 5.0
-#: How somebody asks again whose episode was to be begun while the database was silent.
+#: Advice for a client whose episode was to begin while the database was silent.
 _AGAIN: Final = "reset again with the same episode_id, and resume the episode if it is there"
-#: The state of a socket on which no episode was begun.
+#: The state of a socket on which no episode has begun.
 NO_STATE: Final[dict[str, Any]] = {
     "episode_id": None,
     "step_count": 0,
@@ -56,7 +55,7 @@ NO_STATE: Final[dict[str, Any]] = {
 
 
 async def begin(found: Services, new: NewGame) -> Episode:
-    """Begin an episode; where the opponent begins, it has moved. Raises as `Arena.create`, WorldExistsError."""
+    """Begin an episode; if the opponent begins, it has moved. Raises as `Arena.create`, WorldExistsError."""
     try:
         game = await doing(found.store.outages, arena_of(found).create(new), _AGAIN, begun=arena_of(found).begins(new))
     except InvalidPlayerError as error:
@@ -70,7 +69,7 @@ async def begin(found: Services, new: NewGame) -> Episode:
 
 
 async def episode_of(found: Services, episode_id: str, *, whole: bool = True) -> Episode:
-    """Return an episode; ``whole``: with everything that is in its log by now, whoever has written it.
+    """Return an episode; ``whole``: with everything that is in its log by now, from any process.
 
     Raises GameNotFoundError, InvalidNameError, GameNotLiveError, StoreUnavailableError, and as `LiveGame.move` does.
     """
@@ -102,7 +101,7 @@ class Episode:
     # -- playing -------------------------------------------------------------------------------------------
 
     async def go_on(self) -> None:
-        """Have the others move until it is the client's turn, unless that takes long. Raises as `LiveGame.move`."""
+        """Let the others move until it is the client's turn, unless that takes long. Raises as `LiveGame.move`."""
         while True:
             record = self.game.record
             if not record.in_progress or record.unsettled or record.turn in self.own:
@@ -115,7 +114,7 @@ class Episode:
             await self._move_randomly()
 
     async def _move_randomly(self) -> None:
-        """Make the random agent's move: it follows from the seed and the game, whoever makes it, and is made once."""
+        """Make the random agent's move: it follows from the seed and the game in any process, and is made once."""
         record = self.game.record
         seq, ply = record.seq, record.ply + 1
         move = await RandomPlayer(self._seed).move(record.position())
@@ -127,9 +126,9 @@ class Episode:
                 raise
 
     async def step(self, move: str, *, req_id: str, thinking_time: Any = None) -> tuple[dict[str, Any], bool]:
-        """Attempt a move for the side to move; return what comes of it, and whether it was asked before.
+        """Attempt a move for the side to move; return the outcome, and whether the request was repeated.
 
-        Raises as `LiveGame.move`: IllegalEffectError where the episode is over, or it is not the client's turn.
+        Raises as `LiveGame.move`: IllegalEffectError if the episode is over, or it is not the client's turn.
         """
         agent_id = self._mover(req_id)
         try:
@@ -140,7 +139,7 @@ class Episode:
         return self._told_after(outcome), outcome.replayed
 
     def _mover(self, req_id: str) -> str:
-        """Return the agent whose attempt this is: who made it before, or else who is to move."""
+        """Return the agent whose attempt this is: the one that made it before, or else the one to move."""
         record = self.game.record
         agents = [record.agent(player) for player in self.own]
         before = next((agent for agent in agents if record.request(agent, req_id) is not None), None)
@@ -162,10 +161,10 @@ class Episode:
     def _seed(self) -> int | str:
         return self.game.game_id if self.live.seed is None else self.live.seed
 
-    # -- telling -------------------------------------------------------------------------------------------
+    # -- observing -------------------------------------------------------------------------------------------
 
     def observe(self) -> dict[str, Any]:
-        """Tell how the episode stands, as after a reset."""
+        """Return the observation of the present state, as after a reset."""
         record = self.game.record
         result = self._result_at(record.ply)
         reward = _reward(result, self.own[0]) if len(self.own) == 1 else 0.0
@@ -173,7 +172,7 @@ class Episode:
         return self._told(record.ply, result, reward, {"global_seq": record.seq, **left})
 
     def _told_after(self, outcome: MoveOutcome) -> dict[str, Any]:
-        """Tell what an attempt has led to, however much has happened since."""
+        """Return the observation that an attempt has led to, however much has happened since."""
         record = self.game.record
         made = outcome.accepted or outcome.fallback is not None
         ply = outcome.ply if made else outcome.ply - 1
@@ -189,7 +188,7 @@ class Episode:
         return self._told(ply, result, reward, about)
 
     def _seq_of(self, ply: int, result: Result | None, outcome: MoveOutcome) -> int:
-        """Return the last effect of those that an observation after an attempt tells of."""
+        """Return the last effect that an observation after an attempt covers."""
         record, ended = self.game.record, self.game.ended
         told = [outcome.global_seq]
         if ply:
@@ -199,7 +198,7 @@ class Episode:
         return max(told)
 
     def _result_at(self, ply: int) -> Result | None:
-        """Return how the game ended with this many moves; None where it went on."""
+        """Return how the game ended with this many moves; None if it went on."""
         record = self.game.record
         if ply != record.ply:
             return None
@@ -208,7 +207,7 @@ class Episode:
         return None if self.game.ended is None else self.game.ended.result
 
     def _told(self, ply: int, result: Result | None, reward: float, about: dict[str, Any]) -> dict[str, Any]:
-        """Write an observation; ``done`` and ``reward`` stand in it and beside it: clients read either."""
+        """Make an observation; ``done`` and ``reward`` are inside and beside it: clients read either."""
         game, record = self.game, self.game.record
         board = board_at(game, ply)
         assert board is not None  # noqa: S101 - the game has come so far
@@ -238,7 +237,7 @@ class Episode:
         return {"observation": observation, "reward": reward, "done": done}
 
     def state(self) -> dict[str, Any]:
-        """Tell the state; ``step_count`` counts half-moves, of both sides."""
+        """Return the state; ``step_count`` counts half-moves, of both sides."""
         game, record = self.game, self.game.record
         ended = game.ended
         return {
@@ -268,7 +267,7 @@ def with_tensor(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def new_request_id() -> str:
-    """Return the id of an attempt whose client gives none: one that is sent again is another."""
+    """Return an id for an attempt without one: sent again, it is another attempt."""
     return uuid4().hex
 
 
@@ -278,7 +277,7 @@ def _reward(result: Result | None, player: Player) -> float:
     return 1.0 if result == WINS[player] else -1.0
 
 
-# The shapes of OpenEnv: actions, observations, states, and the bodies around them over HTTP.
+# -- the shapes of OpenEnv: actions, observations, states, and the bodies around them over HTTP -----------------
 
 Score = Literal["1-0", "0-1", "1/2-1/2"]
 Seed = Annotated[int, Field(ge=-MAX_INT, le=MAX_INT)]

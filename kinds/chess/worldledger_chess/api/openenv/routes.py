@@ -149,7 +149,7 @@ async def _step_body(request: Request, found: Services) -> tuple[Action, Any, st
 
 
 def _one_of(places: dict[str, Any]) -> str | None:
-    """Return the id that is said anywhere. Raises InvalidMoveRequestError where two contradict each other."""
+    """Return the id that is given in any place. Raises InvalidMoveRequestError if two contradict each other."""
     found: str | None = None
     for place, value in places.items():
         if value is None:

@@ -1,8 +1,7 @@
-"""The WebSocket of OpenEnv: exactly one answer to each message, in order, and nothing that was not asked for.
+"""The WebSocket of OpenEnv: exactly one answer to each message, in order, and nothing unasked.
 
-After an error the socket can be used as before, but for three codes: CAPACITY_REACHED, FACTORY_ERROR and SESSION_ERROR
-close it. It has one episode at a time; one that it has left goes on where somebody resumes it. Source: the wire
-contract of OpenEnv.
+After an error the socket can still be used, except for three codes: CAPACITY_REACHED, FACTORY_ERROR and SESSION_ERROR
+close it. It has one episode at a time; one that it has left can be resumed. Source: the wire contract of OpenEnv.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 router = APIRouter(route_class=EscapedRoute, tags=["openenv"], dependencies=[Depends(once)])
 
 _PATH: Final = "/openenv/chess/ws"
-#: What is wrong with what was sent.
+#: Errors that are the client's fault.
 _INVALID: Final = (
     InvalidConfigError,
     InvalidMoveRequestError,
@@ -68,7 +67,7 @@ class _End(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What a message is answered with, and whether the socket is closed then."""
+    """The answer to a message, and whether the socket is closed after it."""
 
     text: str | None
     end: _End | None = None
@@ -76,7 +75,7 @@ class _Answer(NamedTuple):
 
 _CLOSED: Final = _Answer(None, _End(1000, "the client has closed"))
 _STOPPING: Final = _End(1012, "the service is stopping; come again, and resume the episode")
-#: The codes of errors that close the socket, and how.
+#: The codes of errors that close the socket, with the closing codes.
 _ENDS: Final = {
     "CAPACITY_REACHED": _End(1013, "too many games are being played; come again"),
     "FACTORY_ERROR": _End(1011, "no episode can be made; the service's log says why"),
@@ -124,7 +123,7 @@ class _Session:
         self._instance = instance
         self._episode_id: str | None = None
         self._tensor = False
-        #: an attempt of which nobody knows what became, and its id: the same move again is the same attempt
+        #: an attempt with an unknown outcome, and its id: the same move again is the same attempt
         self._unsure: tuple[str, str] | None = None
 
     async def run(self) -> None:
@@ -141,7 +140,7 @@ class _Session:
             self._found.metrics.socket(-1)
 
     async def _serve(self, stopping: asyncio.Task[Any]) -> _End | None:
-        """Serve until something ends it; give why, or None where the client has left."""
+        """Serve until something ends it; return the reason, or None if the client has left."""
         while True:
             event = await self._next(stopping)
             if isinstance(event, _End):
@@ -155,7 +154,7 @@ class _Session:
                 return answer.end
 
     async def _next(self, stopping: asyncio.Task[Any]) -> Event | _End:
-        """Return what the client sends next, or why nothing more is waited for."""
+        """Return the client's next message, or the reason why none is waited for."""
         idle = self._found.settings.watch_idle
         receiving = asyncio.ensure_future(self._receive())
         try:
@@ -228,7 +227,7 @@ class _Session:
         return with_tensor(answer) if self._tensor else answer
 
     def _code(self, error: SimulationError, kind: str) -> str:
-        """Return OpenEnv's word for an error of ours."""
+        """Return OpenEnv's code for one of our errors."""
         if isinstance(error, _INVALID):
             return "VALIDATION_ERROR"
         if isinstance(error, ArenaFullError):
@@ -239,7 +238,7 @@ class _Session:
         return "EXECUTION_ERROR"
 
     async def _out(self, message: dict[str, Any]) -> None:
-        """Send, once the client has taken what was sent before; one that has left is sent nothing more."""
+        """Send, once the client has taken what was sent before; a client that has left is sent nothing more."""
         try:
             await self._send(message)
         except OSError:
@@ -254,5 +253,5 @@ def _error(code: str, message: str) -> _Answer:
     return _Answer(_frame("error", {"message": message[:1000], "code": code}), _ENDS.get(code))
 
 
-#: The route that the application adds to its own.
+#: The route for the application.
 ROUTE: Final = EscapedWebSocketRoute(_PATH, OpenEnvSocket(), name="openenv_socket")

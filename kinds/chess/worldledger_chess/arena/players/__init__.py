@@ -1,4 +1,4 @@
-"""Players: what moves for a side of a live game when nobody outside does.
+"""Players: they move for the sides of live games that are not played from outside.
 
     player = make_player({"name": "stockfish", "nodes": 2000}, seed=1)
     try:
@@ -7,8 +7,8 @@
         await player.close()
 
 ``external`` waits for a caller from outside, ``random`` draws a legal move by seed, ``stockfish`` and ``uci`` are UCI
-engines, and others are found by the entry-point group ``worldledger.players``. Whatever a player does, it ends in a
-text (the attempted move) or in a PlayerError, within its time, and no process is left behind.
+engines, and others are found by the entry-point group ``worldledger.players``. Every player ends in a text (the
+attempted move) or in a PlayerError, within its time, and leaves no process behind.
 """
 
 from worldledger_chess.arena.players.base import ExternalPlayer, GuardedPlayer, Player, Position, RandomPlayer

@@ -1,4 +1,4 @@
-"""What a player is asked, and what every player can do."""
+"""The input of players, and their interface."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from worldledger_chess.arena.players.errors import PlayerError
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in which a player is to move, with the whole way to it.
+    """A position in which a player is to move, with all moves that led to it.
 
-    ``initial_fen``: where the game began, in the very text that it began with. ``chess960``: whether castling is
-    written in the way of Chess960. ``moves``: all moves so far, as UCI. ``fen``: the position now, as python-chess
-    writes it. ``player``: the side to move. ``legal_moves``: UCI, sorted. ``remaining_s``: seconds that are left for
-    this move; None for no limit.
+    ``initial_fen``: the FEN with which the game began, verbatim. ``chess960``: whether castling is written as in
+    Chess960. ``moves``: all moves so far, as UCI. ``fen``: the position now, as python-chess writes it. ``player``: the
+    side to move. ``legal_moves``: UCI, sorted. ``remaining_s``: seconds left for this move; None for no limit.
     """
 
     initial_fen: str
@@ -46,7 +45,7 @@ class Position:
         )
 
     def board(self) -> chess.Board:
-        """Return a new board with the moves on its stack. They are believed: whether each is legal is not looked at.
+        """Return a new board with the moves on its stack. They are trusted: their legality is not checked.
 
         Raises ValueError for a FEN or a move that cannot be read.
         """
@@ -58,33 +57,33 @@ class Position:
 
 @runtime_checkable
 class Player(Protocol):
-    """Moves for one side of one game; asked for one move at a time."""
+    """Moves for one side of one game, one move at a time."""
 
     @property
     def name(self) -> str:
-        """What the player is called in messages."""
+        """The player's name in messages."""
 
     async def move(self, position: Position) -> str:
         """Return the move that the player attempts, as UCI or SAN. It need not be a legal one, nor a move at all.
 
-        Raises PlayerError where there is none. May be cancelled at any time, and be asked again after that or after
-        an error.
+        Raises PlayerError if there is none. May be cancelled at any time, and called again after that or after an
+        error.
         """
 
     async def close(self) -> None:
-        """End everything that the player has started. May be called more than once, and while it is moving."""
+        """Stop everything that the player has started. May be called more than once, and while it is moving."""
 
 
-# The players that need no program: the one outside, and the random one.
+# -- players that need no program: the external one, and the random one ----------------------------------------
 
 
 class ExternalPlayer:
-    """Stands for somebody who calls from outside; the service never moves for it."""
+    """Stands for a caller from outside; the service never moves for it."""
 
     name = "external"
 
     async def move(self, position: Position) -> str:
-        """Raise PlayerError: whoever plays this side sends the move."""
+        """Raise PlayerError: the caller that plays this side sends the move."""
         raise PlayerError(self.name, "no_move", "moves from outside; the service has none to make for it")
 
     async def close(self) -> None:
@@ -109,7 +108,7 @@ class RandomPlayer:
         self._seed = str(seed)
 
     async def move(self, position: Position) -> str:
-        """Return a legal move, as UCI. Raises PlayerError where there is none."""
+        """Return a legal move, as UCI. Raises PlayerError if there is none."""
         if not position.legal_moves:
             raise PlayerError(self.name, "no_move", f"there is no legal move in {position.fen}: the game is over")
         history = [self._seed, position.initial_fen, position.chess960, position.moves]
@@ -121,9 +120,9 @@ class RandomPlayer:
         """Do nothing: nothing was started."""
 
 
-# Somebody else's player, kept from holding up a game.
+# -- guarding a third party's player, so that it cannot hold up a game --------------------------------------
 
-#: Seconds for a move where the game has no limit of its own.
+#: Seconds for a move if the game has no limit of its own.
 DEFAULT_TIMEOUT_S: Final = 30.0
 #: Seconds that a player may take to close.
 CLOSING_S: Final = 5.0
@@ -132,7 +131,7 @@ _log = structlog.get_logger(__name__)
 
 
 class GuardedPlayer:
-    """Asks a player within its time, and takes only text from it: whatever else happens is a PlayerError.
+    """Calls a player with a time limit, and accepts only text from it: anything else is a PlayerError.
 
     Code that blocks the event loop cannot be interrupted: such a player runs it in a thread (`asyncio.to_thread`).
     """
@@ -153,7 +152,7 @@ class GuardedPlayer:
                 text: object = await self._player.move(position)
         except PlayerError:
             raise
-        except Exception as error:  # somebody's own class may raise anything
+        except Exception as error:  # a third party's class may raise anything
             if isinstance(error, TimeoutError) and clock.expired():
                 raise PlayerError(self.name, "timeout", f"gave no move within {limit:g} s") from None
             raise PlayerError(self.name, "failed", f"failed: {type(error).__name__}: {error}") from error
@@ -162,7 +161,7 @@ class GuardedPlayer:
         return text
 
     async def close(self) -> None:
-        """Close the player, for a few seconds at most; that it failed at it is logged and not raised."""
+        """Close the player, for a few seconds at most; a failure is logged and not raised."""
         self._closed = True
         try:
             async with asyncio.timeout(CLOSING_S):

@@ -21,39 +21,39 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from worldledger_chess.arena.players.base import Position
 from worldledger_chess.arena.players.errors import PlayerError
 
-# The process of a UCI engine: python-chess's protocol, with bounds on what is read and a sure end.
+# -- the process of a UCI engine: python-chess's protocol, with bounded output and a guaranteed end --------------
 #
-# The engine leads a session of its own, so that Ctrl-C in a terminal reaches it through us only, and so that whatever
-# it starts ends with it. It is killed by `EngineProcess.kill`, at the interpreter's exit, and, where ``setpriv`` is
-# installed (Linux), by the kernel when this process dies of SIGKILL.
+# The engine leads a session of its own, so that Ctrl-C in a terminal reaches it only through this program, and so that
+# the processes it starts end with it. It is killed by `EngineProcess.kill`, at the interpreter's exit, and, where
+# ``setpriv`` is installed (Linux), by the kernel when this process dies of SIGKILL.
 
-#: Bytes that an engine may write for one answer; an engine at work writes some kilobytes.
+#: Bytes that an engine may write for one answer; a working engine writes some kilobytes.
 MOST_OUTPUT: Final = 4 << 20
 #: Bytes of a line without an end, and of what is kept of stderr.
 MOST_LINE: Final = 64 << 10
 MOST_STDERR: Final = 400
-#: Characters of an attempted move.
+#: Most characters of an attempted move.
 MOST_ANSWER: Final = 64
-#: Seconds in which a killed process is gone; longer only if the kernel cannot end it.
+#: Seconds after which a killed process is gone; it takes longer only if the kernel cannot end it.
 KILLED_S: Final = 5.0
 #: Seconds for reading what an engine wrote before it ended.
 _DRAINING_S: Final = 1.0
 
-#: All lines of a UCI engine that mean something here; it may say anything else (info, greetings) at any time.
+#: The lines of a UCI engine that are used; it may write anything else (info, greetings) at any time.
 _LINES: Final = re.compile(rb"^[ \t]*(id|option|uciok|readyok|bestmove)(?![^\s])([^\n]*)$", re.MULTILINE)
 
-#: Engines that run: process id (which is their group's, too) -> the process that started them.
+#: Running engines: process id (also their group's) -> the process that started them.
 _running: Final[dict[int, int]] = {}
 
 
 class EngineProcess(chess.engine.UciProtocol):
-    """One engine process. What it writes without having been asked for it is dropped."""
+    """One engine process. Unrequested output is dropped."""
 
     def __init__(self) -> None:
         super().__init__()
         #: the text after "bestmove" in the latest answer
         self.answer: str | None = None
-        #: what was wrong with its output, so that it was killed
+        #: the fault in its output for which it was killed
         self.fault: str | None = None
         self._expected: tuple[bytes, ...] = (b"id", b"option", b"uciok")
         self._received = 0
@@ -62,9 +62,9 @@ class EngineProcess(chess.engine.UciProtocol):
         self._doomed = False
 
     async def launch(self, command: Sequence[str]) -> None:
-        """Start the program. Raises OSError if that cannot be done."""
+        """Start the program. Raises OSError if that fails."""
         loop = asyncio.get_running_loop()
-        # The database's address and password are nothing for an engine.
+        # An engine does not get the database's address and password.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("WORLDLEDGER_", "PG"))}
         guard = shutil.which("setpriv") if sys.platform == "linux" else None
         ends_with_us = [] if guard is None else [guard, "--pdeathsig", "KILL", "--"]
@@ -84,14 +84,14 @@ class EngineProcess(chess.engine.UciProtocol):
             raise
 
     def expect_move(self) -> None:
-        """Let the engine write again: its answer to the next request for a move."""
+        """Accept output of the engine again: its answer to the next request for a move."""
         self.answer = None
         self._expected = (b"readyok",)
         self._received = 0
 
     @property
     def is_searching(self) -> bool:
-        """Whether the engine was told the position and owes a move."""
+        """True if the engine was given the position and owes a move."""
         return b"bestmove" in self._expected
 
     @property
@@ -102,7 +102,7 @@ class EngineProcess(chess.engine.UciProtocol):
     # -- its end ---------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """Kill the process and all of its group, now. What waits for its answer gets EngineTerminatedError."""
+        """Kill the process and all of its group, now. A waiting request gets EngineTerminatedError."""
         self._doomed = True
         if self.transport is None:
             return  # it ends as soon as there is one
@@ -110,7 +110,7 @@ class EngineProcess(chess.engine.UciProtocol):
             self.transport.close()
             return
         _kill_group(self.transport.get_pid())
-        # Closing the transport itself would take the exit status away from the event loop's watcher.
+        # Closing the transport itself would take the exit status from the event loop's watcher.
         for fd in (0, 1, 2):
             pipe = self.transport.get_pipe_transport(fd)
             if pipe is None or pipe.is_closing():
@@ -124,14 +124,14 @@ class EngineProcess(chess.engine.UciProtocol):
         """End the process: ask it to quit, wait for ``patience_s`` seconds, kill it, and wait until it is gone."""
         try:
             if self.transport is not None and not self._doomed and patience_s > 0 and not self.returncode.done():
-                with suppress(Exception):  # nobody there to be asked
+                with suppress(Exception):  # it may be gone already
                     self.send_line("quit")
                 await asyncio.wait([self.returncode], timeout=patience_s)
         finally:
             self.kill()
             if self.transport is not None:
-                # Also for a caller that is cancelled: else its event loop may close before it was told of the end,
-                # and before it told that the pipes are gone; nothing is left open.
+                # Also for a caller that is cancelled: otherwise its event loop may close before the process has ended
+                # and its pipes are closed; nothing is left open.
                 try:
                     await asyncio.wait([self.returncode], timeout=KILLED_S)
                 finally:
@@ -140,7 +140,7 @@ class EngineProcess(chess.engine.UciProtocol):
     # -- called by the event loop ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take note of the process."""
+        """Note the process."""
         super().connection_made(transport)
         if self.transport is not None and self.transport.get_returncode() is None:
             _running[self.transport.get_pid()] = os.getpid()
@@ -148,7 +148,7 @@ class EngineProcess(chess.engine.UciProtocol):
             self.kill()
 
     def process_exited(self) -> None:
-        """End what the engine has started, and read what it wrote last, unless somebody else holds its pipes."""
+        """End what the engine has started, and read its last output, unless another process holds its pipes."""
         super().process_exited()
         if self.transport is None:
             return
@@ -158,12 +158,12 @@ class EngineProcess(chess.engine.UciProtocol):
         self.loop.call_later(_DRAINING_S, self.kill)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell those who wait, and leave nothing open."""
+        """Wake waiting calls, and leave nothing open."""
         super().connection_lost(exc)
         self.kill()
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
-        """Pass on whole lines that were asked for; kill an engine that writes without end."""
+        """Pass on requested lines; kill an engine that writes without end."""
         if self._doomed or isinstance(data, str):
             return
         if fd == 2:
@@ -188,7 +188,7 @@ class EngineProcess(chess.engine.UciProtocol):
         if word == b"bestmove":
             first = (text.split() or [""])[0]
             self.answer = "".join(char if char.isprintable() else "\ufffd" for char in first[:MOST_ANSWER])
-            text = f" {first}"  # what it would ponder on is nobody's concern
+            text = f" {first}"  # the move to ponder on is not used
         if word in {b"uciok", b"readyok", b"bestmove"}:
             self._expected = (b"bestmove",) if word == b"readyok" else ()
         super().pipe_data_received(1, word + text.rstrip("\r").encode() + b"\n")
@@ -210,7 +210,7 @@ def _kill_all() -> None:
             _kill_group(pid)
 
 
-#: Positions that an engine looks at for a move, unless depth or movetime are given.
+#: Positions that an engine searches for a move, unless depth or movetime are given.
 DEFAULT_NODES: Final = 2000
 #: Seconds between "quit" and SIGKILL.
 PATIENCE_S: Final = 1.0
@@ -219,11 +219,11 @@ _Seconds = Annotated[float, Field(strict=True, gt=0, le=3600, allow_inf_nan=Fals
 
 
 class EngineSettings(BaseModel):
-    """How an engine plays.
+    """The settings of an engine.
 
-    ``nodes``, ``depth`` (plies), ``movetime`` (seconds): how long it searches; 2000 nodes if none is given.
-    ``timeout`` (seconds): after how long without a move it is ended; less if the game leaves less. ``options``: UCI
-    options by name, set once after the start.
+    ``nodes``, ``depth`` (plies), ``movetime`` (seconds): how long it searches; 2000 nodes if none is given. ``timeout``
+    (seconds): after this time without a move it is ended; earlier if the game leaves less. ``options``: UCI options by
+    name, set once after the start.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -241,11 +241,11 @@ class EngineSettings(BaseModel):
 
 
 class EnginePlayer:
-    """A UCI engine, one process a player: started at the first move, ended by `close` and by every fault.
+    """A UCI engine, one process for each player: started at the first move, ended by `close` and by every fault.
 
-    Each move is asked as that of a new game (ucinewgame), the whole history being sent: an engine of one thread that
-    is limited by nodes or depth so plays the same in the same position, whatever was before, and a game that is
-    resumed by another process goes on as it would have here. UCI knows no seed.
+    Each move is requested as that of a new game (ucinewgame) with the whole history: so an engine with one thread and a
+    limit of nodes or depth plays the same in the same position, whatever was before, and a game that another process
+    resumes goes on as it would have here. UCI has no seed.
     """
 
     def __init__(self, command: Sequence[str], settings: EngineSettings | None = None, *, name: str = "uci") -> None:
@@ -257,7 +257,7 @@ class EnginePlayer:
         self._closed = False
 
     async def move(self, position: Position) -> str:
-        """Return the engine's move as UCI; if it is none that is legal, the word that it sent after "bestmove".
+        """Return the engine's move as UCI; if it is not legal, the word that it sent after "bestmove".
 
         Raises PlayerError. Unless the answer was a legal move the process is ended, and the next call starts another.
         Raises ValueError for a position that cannot be read.
@@ -276,7 +276,7 @@ class EnginePlayer:
                 raise self._late(limit) from None
             except chess.engine.EngineTerminatedError as error:
                 raise self._ended(error, board) from error
-            except Exception as error:  # python-chess meets texts that it was not made for
+            except Exception as error:  # python-chess fails on texts that it was not made for
                 raise PlayerError(
                     self.name, "failed", f"{self._command[0]}: {error}", program=self._command[0]
                 ) from error
@@ -286,7 +286,7 @@ class EnginePlayer:
         return text
 
     async def close(self) -> None:
-        """End the process: politely if it is idle, at once if it is to move."""
+        """Stop the process: politely if it is idle, at once if it is to move."""
         self._closed = True
         if self._process is not None:
             await self._process.end(0.0 if self._lock.locked() else PATIENCE_S)
@@ -303,7 +303,7 @@ class EnginePlayer:
         except chess.engine.EngineTerminatedError:
             if used.is_searching or used.fault is not None or self._closed:
                 raise
-        # It had ended before it was asked: no fault in this position.
+        # It had ended before the request: not a fault in this position.
         return await self._ask(await self._start(), board)
 
     async def _start(self) -> EngineProcess:
@@ -341,7 +341,7 @@ class EnginePlayer:
         return process.answer, False
 
     async def _drop(self) -> None:
-        """End the process that there is, if any; the next move is another's."""
+        """Stop the process, if there is one; the next move starts another."""
         process, self._process = self._process, None
         if process is not None:
             await process.end()
@@ -358,7 +358,7 @@ class EnginePlayer:
         return PlayerError(self.name, "timeout", what, program=program, seconds=limit)
 
     def _ended(self, error: chess.engine.EngineTerminatedError, board: chess.Board) -> PlayerError:
-        """Tell why a process is gone that was to answer."""
+        """Return the reason why a process that owed an answer is gone."""
         process, program = self._process, self._command[0]
         if self._closed:
             return PlayerError(self.name, "closed", "was closed while it was to move")

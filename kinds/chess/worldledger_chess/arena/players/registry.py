@@ -1,11 +1,11 @@
-"""Players by name: how they are described, read and made.
+"""Players by name: reading their descriptions, and making them.
 
 A description is a name (``external``, ``random``, ``stockfish``, ``uci:PATH``, or one that an installed package
 offers), or an object of ``name`` and the player's own settings: ``{"name": "stockfish", "nodes": 500}``. It is JSON, so
-that a game's configuration in the log says who plays, and any process can make the same players.
+that a game's configuration in the log names its players, and any process can make the same ones.
 
-Such a configuration may be a stranger's: without ``allow_programs`` nobody can name a program, its arguments or the
-options of an engine (some write files), nor configure a package's player.
+Such a configuration may come from an untrusted client: without ``allow_programs`` it cannot name a program, its
+arguments or the options of an engine (some write files), nor configure a package's player.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ GROUP: Final = "worldledger.players"
 MOST_NAME: Final = 100
 
 _BUILT_IN: Final = ("external", "random", "stockfish", "uci")
-#: The settings of an engine that are a program of the caller's choice, or may be as bad as one.
+#: The settings of an engine that name a program, or can do as much harm.
 _OF_PROGRAMS: Final = ("path", "args", "options")
-#: Debian puts engines where services do not look.
+#: Debian installs engines into a folder that is not in the path of services.
 _GAMES: Final = ("/usr/games", "/usr/local/games")
 #: A small hash and one thread: a few thousand nodes need no more, and the same position gives the same move.
 _STOCKFISH_OPTIONS: Final = {"Threads": 1, "Hash": 1}
@@ -40,26 +40,26 @@ _STOCKFISH_OPTIONS: Final = {"Threads": 1, "Hash": 1}
 
 @dataclass(frozen=True, slots=True)
 class PlayerSpec:
-    """A player's description that was read: its name, and the settings that were given."""
+    """A player's description after reading: its name, and the given settings."""
 
     name: str
     config: Mapping[str, Any]
 
     def to_json(self) -> str | dict[str, Any]:
-        """Return it as it is stored in a configuration; reading that gives the same."""
+        """Return it as a configuration stores it; reading that gives the same."""
         return {"name": self.name, **self.config} if self.config else self.name
 
 
 def known_players() -> list[str]:
-    """Return the names of all players that are built in or installed, sorted."""
+    """Return the names of all built-in and installed players, sorted."""
     return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=GROUP))})
 
 
 def read_spec(spec: object, *, path: str = "$", allow_programs: bool = False) -> PlayerSpec:
     """Read a player's description and check it; nothing is started or loaded.
 
-    ``path`` is where it stands in what the caller sent. Raises UnknownPlayerError for a name that nobody offers,
-    InvalidPlayerError for settings that are wrong, or that want ``allow_programs``.
+    ``path`` is its place in the caller's data. Raises UnknownPlayerError for an unknown name, InvalidPlayerError for
+    settings that are wrong, or that need ``allow_programs``.
     """
     name, config = _split(spec, path)
     where = path if isinstance(spec, str) else f"{path}.name"
@@ -87,10 +87,10 @@ def read_spec(spec: object, *, path: str = "$", allow_programs: bool = False) ->
 def make_player(
     spec: str | Mapping[str, Any] | PlayerSpec, *, seed: int | str, path: str = "$", allow_programs: bool = False
 ) -> Player:
-    """Make the player that is described; engines are looked for now and started at their first move.
+    """Make a described player; engines are looked for now and started at their first move.
 
-    ``seed`` is for players that draw; engines and external players do not look at it. Raises as `read_spec` does, also
-    where the program or the package's player is not there. The player must be closed.
+    ``seed`` is for players that draw; engines and external players ignore it. Raises as `read_spec`, also if the
+    program or the package's player is missing. The player must be closed.
     """
     described = spec.to_json() if isinstance(spec, PlayerSpec) else spec
     read = read_spec(described, path=path, allow_programs=allow_programs)
@@ -140,7 +140,7 @@ def _read_engine(name: str, config: Mapping[str, Any], path: str) -> tuple[Engin
 
 
 def _find(program: str, path: str) -> str:
-    """Find a program as a shell would, and in the folders of games."""
+    """Find a program as a shell does, and in the folders of games."""
     folders = os.pathsep.join([os.environ.get("PATH", os.defpath), *_GAMES])
     found = shutil.which(program, path=folders)
     if found is None:
@@ -170,7 +170,7 @@ def _make_offered(spec: PlayerSpec, seed: int | str, path: str) -> Player:
         raise UnknownPlayerError(spec.name, known_players(), path, why=why) from error
     try:
         made: object = factory(dict(spec.config), seed=seed)
-    except Exception as error:  # somebody's own class may raise anything
+    except Exception as error:  # a third party's class may raise anything
         what = f"the player {spec.name!r} ({point.value}) cannot be made: {type(error).__name__}: {error}"
         raise InvalidPlayerError(what, path) from error
     if not isinstance(made, Player):
