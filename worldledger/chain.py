@@ -21,7 +21,7 @@ from worldledger.effects import is_system_kind
 from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
 from worldledger.genesis import is_uuid
 from worldledger.log_rules import UUID_RULE, Heard, UsedOnce, effect_problem, order_problem
-from worldledger.repeats import Spill
+from worldledger.repeats import Keys, Spill
 
 #: How the escape of a character begins in a canonical text, and the escape of a NUL character.
 _BACKSLASH = 0x5C
@@ -157,6 +157,7 @@ class Verifier:
     - ``spill`` lends files for what has to be remembered of every effect; without it, 24 bytes of each stay in memory.
     - ``heard`` is called with the requests that follow from the effects, in their order; with ``hears_repeats`` it is
       left to ``heard`` to find requests that occur twice.
+    - ``uuids`` takes the keys of the uuids; without it the verifier itself finds uuids that occur twice.
 
     The verifier stops at its first finding and keeps it; `finish` reports what occurs twice. A caller that lends files
     closes the verifier at the end.
@@ -173,6 +174,7 @@ class Verifier:
         spill: Spill | None = None,
         heard: Heard | None = None,
         hears_repeats: bool = False,
+        uuids: Keys | None = None,
     ) -> None:
         self.world_id = world_id
         self.position = start
@@ -180,7 +182,7 @@ class Verifier:
         self.finding: Finding | None = None
         self._heads = sorted(heads, reverse=True)
         self._is_full = is_full
-        self._used = UsedOnce(spill, heard, hears_repeats=hears_repeats)
+        self._used = UsedOnce(spill, heard, hears_repeats=hears_repeats, uuids=uuids)
         self._sim_time = self._wall_time = float("-inf")
         if before is not None:
             effect = orjson.loads(before)

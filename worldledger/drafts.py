@@ -166,18 +166,15 @@ def effect_body_digests(asked: Iterable[Asked]) -> Iterator[bytes]:
                 around = known.get(key)
                 if around is None:
                     around = known[key] = _surroundings(*key)
+                head, before, behind, version, source = around
                 # Eight members follow the payload, and strings contain no unescaped quotes.
-                members = text.rsplit(b',"', 8)
-                front, _, payload = members[0].partition(b',"payload":')
-                if (
-                    len(members) == 9
-                    and members[1] == around[2]
-                    and members[3] == around[3]
-                    and members[5] == around[4]
-                    and front.endswith(around[1])
-                ):
-                    yield sha256(around[0] + payload).digest()
-                    continue
+                end = text.rfind(behind)
+                start = text.find(before)
+                if 0 < start < end and text.count(b',"', end) == 8:
+                    at = text.find(version, end)
+                    if at > 0 and text.find(source, at) > 0:
+                        yield sha256(head + text[start + len(before) : end]).digest()
+                        continue
             yield sha256(_body(text)).digest()
     except ValueError as error:
         raise UnclearRequestError(seq, error) from None
@@ -191,14 +188,14 @@ def request_digest(digests: Sequence[bytes]) -> bytes:
 def _surroundings(
     kind: str, source_id: str, schema_version: str, priority: int
 ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """Return the text that is hashed before a payload, and how each member begins in a canonical text."""
+    """Return the text that is hashed before a payload, and what surrounds the payload in a canonical text."""
     kind_text, source, version, rank = (canonical_json(value) for value in (kind, source_id, schema_version, priority))
     return (
         b"[%b,%b,%b,%b,null]" % (kind_text, source, version, rank),
-        b',"kind":' + kind_text,
-        b'priority":' + rank,
-        b'schema_version":' + version,
-        b'source_id":' + source,
+        b',"kind":%b,"payload":' % kind_text,
+        b',"priority":%b,"req_id":' % rank,
+        b',"schema_version":%b,"sim_time":' % version,
+        b',"source_id":%b,"uuid":' % source,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD, Asked, asked_by
 from worldledger.effects import SERVICE_SOURCE, is_system_kind
 from worldledger.genesis import GENESIS_KIND, is_uuid
-from worldledger.repeats import Repeats, Spill, uuid_keys
+from worldledger.repeats import Keys, Repeats, Spill, uuid_keys
 from worldledger.requests import LoggedRequest, Requests
 
 #: Called with some requests.
@@ -91,10 +91,18 @@ class UsedOnce:
 
     ``spill`` is passed to `Repeats`; ``heard`` is called with the requests, in the order of the log. With
     ``hears_repeats`` it is left to ``heard`` to find requests that occur twice.
+    ``uuids`` takes the keys of the uuids; by default uuids that occur twice are found here.
     """
 
-    def __init__(self, spill: Spill | None = None, heard: Heard | None = None, *, hears_repeats: bool = False) -> None:
-        self._uuids = Repeats(spill)
+    def __init__(
+        self,
+        spill: Spill | None = None,
+        heard: Heard | None = None,
+        *,
+        hears_repeats: bool = False,
+        uuids: Keys | None = None,
+    ) -> None:
+        self._uuids = Repeats(spill) if uuids is None else uuids
         self._asked = Repeats(spill)
         self._requests = Requests()
         self._heard = heard

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +37,19 @@ class Repeat(NamedTuple):
 
     first_seq: int
     again_seq: int
+
+
+class Keys(Protocol):
+    """What keys are handed to, as they come: `Repeats`, or what tells them to another process."""
+
+    def add(self, keys: bytes, seqs: Sequence[int]) -> None:
+        """Take keys, 16 bytes each, and the global_seq of each."""
+
+    def first(self) -> Repeat | None:
+        """Return the first place at which a key stands again, if that is looked for here."""
+
+    def close(self) -> None:
+        """Return what was lent."""
 
 
 def key_of(*words: str) -> bytes:

@@ -8,9 +8,13 @@ import os
 import pty
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
+from worldledger_service.cli import verify
+from worldledger_service.store.spans import Hear, Span
 
 from tests.warm import SCRIPT
 
@@ -318,3 +322,32 @@ def test_a_row_that_cannot_be_read_hides_no_other_world(on: Cli, database_url: s
     assert [line.split()[1] for line in replayed.out.splitlines() if not line.startswith("TAMPERED")] == ["v", "w"]
     repaired = on("db", "repair", "requests")
     assert (repaired.code, repaired.out.count("as it should be"), repaired.out.count("REFUSED")) == (1, 2, 6)
+
+
+def test_processes_share_a_long_log(on: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --jobs, a long log is verified by other processes, too, and what is said is what one process says."""
+    seed(database_url, "w", 3000)
+    alone = on("verify", "w", "--jobs", "1")
+    assert alone.code == 0
+    held: list[int] = []
+    hold = verify._Workers.hold
+
+    async def counted(self: verify._Workers, spans: Sequence[Span], hear: Hear) -> bool:
+        held.append(len(spans))
+        return await hold(self, spans, hear)
+
+    monkeypatch.setattr(verify._Workers, "hold", counted)
+    assert on("verify", "w", "--jobs", "3") == alone
+    assert held == []  # too short to be worth a process
+    monkeypatch.setattr("worldledger_service.store.verification._SPAN", 500)
+    monkeypatch.setattr("worldledger_service.store.verification._HEAD_START", 100)
+    with monkeypatch.context() as patched:
+        patched.setattr("worldledger_service.store.verification._Log.verified", None)  # which would look again
+        assert on("verify", "w", "--jobs", "3") == alone
+    assert held == [2]
+    late = "update effects set effect = replace(effect::text, '\"n\":2900', '\"n\":29')::json where world_id = 'w'"
+    tamper(database_url, late)
+    found = on("verify", "w", "--jobs", "1")
+    assert found.code == 1
+    assert on("verify", "w", "--jobs", "3") == found
+    assert not [child for child in psutil.Process().children(recursive=True) if "spawn_main" in str(child.cmdline())]

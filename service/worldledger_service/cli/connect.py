@@ -138,15 +138,16 @@ async def make_views(url: str, settings: Settings) -> None:
             raise
 
 
-def with_store(target: Target, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+def with_store(target: Target, task: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
     """Open the store, do the work, close it, and give what the work gave."""
     with database(target) as url:
-        return run_blocking(_work(url, target.settings, work))
+        return run_blocking(work(url, target.settings, task))
 
 
-async def _work(url: str, settings: Settings, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+async def work(url: str, settings: Settings, task: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+    """Do a task with a store, opened."""
     async with opened(url, settings) as store:
-        return await work(store)
+        return await task(store)
 
 
 def opened(url: str, settings: Settings) -> AbstractAsyncContextManager[Store]:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.connect import database, target, work
 from worldledger_service.cli.naming import not_found, whole_names
 from worldledger_service.cli.options import DatabaseUrl, Home, Json, examples
 from worldledger_service.cli.output import json_list, put, say
 from worldledger_service.cli.progress import Tell, progress_bar
 from worldledger_service.cli.verify_file import verify_file
+from worldledger_service.cli.workers import processors, share_out
+from worldledger_service.collecting import collect_seldom
+from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
     from worldledger.chain import Position, Verdict
+    from worldledger_service.settings import Settings
     from worldledger_service.store import Store
+    from worldledger_service.store.spans import Hear, Span
 
 EXAMPLES = examples(
     "worldledger verify --all",
@@ -30,6 +36,8 @@ EXAMPLES = examples(
 
 #: Worlds that are verified at the same time: while one is computed, the others' rows are on their way.
 _AT_ONCE = 4
+#: Processes for a long log: so many fit into 300 MiB with all that they remember.
+_PROCESSES = 2
 #: Findings that are repeated at the end of a long list.
 _REPEATED = 100
 
@@ -66,6 +74,17 @@ def command(
             help="Also hold every text to the canonical profile and every effect to its shape, as --file always does.",
         ),
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            min=1,
+            max=256,
+            help="At most this many processes for a long log, of about 70 MiB each; one is enough for short ones.",
+            show_default="2, where there are as many processors",
+        ),
+    ] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only what is not verified.")] = False,
     database_url: DatabaseUrl = None,
@@ -78,6 +97,8 @@ def command(
     named), 2 if a check could not be run. Keep what is printed as head elsewhere: given as --head later, it finds
     even a log that was rewritten or cut off as a whole.
     """
+    import uvloop  # noqa: PLC0415
+
     from worldledger.chain import ORIGIN, Position  # noqa: PLC0415
 
     names = list(dict.fromkeys(worlds or []))
@@ -90,13 +111,19 @@ def command(
     if file is not None:
         verify_file(file, noted, max_effect_bytes=where.settings.max_effect_bytes, as_json=as_json, quiet=quiet)
         return
-    with progress_bar("verifying", quiet=quiet or as_json) as tell:
-        run = _Run(names, noted, trusted, tell, is_full=full)
-        if as_json:
-            with json_list() as item:
-                with_store(where, lambda store: run.verify(store, lambda verdict: item(_object(verdict))))
-        else:
-            with_store(where, lambda store: run.verify(store, lambda verdict: _tell(verdict, trusted, quiet=quiet)))
+    with progress_bar("verifying", quiet=quiet or as_json) as tell, database(where) as url:
+        workers = _Workers(url, where.settings, min(_PROCESSES, processors()) if jobs is None else jobs)
+        run = _Run(names, noted, trusted, tell, is_full=full, workers=workers)
+        with json_list() if as_json else nullcontext() as item:
+
+            def put_verdict(verdict: Verdict) -> None:
+                if item is not None:
+                    item(_object(verdict))
+                elif not (quiet and verdict.verified):
+                    put(_sentence(verdict, trusted))
+
+            done = work(url, where.settings, lambda store: run.verify(store, put_verdict))
+            run_blocking(done, loop_factory=uvloop.new_event_loop)
     if not quiet:
         _sum_up(run, findings=not as_json)
     if run.code:
@@ -112,15 +139,55 @@ def _check_usage(names: list[str], *, every: bool, noted: bool, start: str | Non
         raise typer.BadParameter("a file is always verified as a whole: --from is of no use with --file")
 
 
+class _Workers:
+    """Other processes that verify spans of one world at a time."""
+
+    def __init__(self, url: str, settings: Settings, jobs: int) -> None:
+        self.jobs = jobs
+        self._url = url
+        self._settings = settings
+        self._lock = asyncio.Lock()
+
+    async def hold(self, spans: Sequence[Span], hear: Hear) -> bool:
+        """Tell whether everything in the spans holds; False also where a process could not finish its check."""
+        from worldledger.errors import SimulationError  # noqa: PLC0415
+        from worldledger_service.store.spans import Used, verify_span  # noqa: PLC0415
+
+        outcomes: list[bool] = []
+
+        def heard(message: Any) -> None:
+            used = Used(*message)
+            hear(used)
+            if used.holds is not None:
+                outcomes.append(used.holds)
+
+        try:
+            async with self._lock:
+                await share_out(self._url, self._settings, verify_span, spans, len(spans), heard)
+        except SimulationError:  # it shows again where one process does it all
+            return False
+        return all(outcomes)
+
+
 class _Run:
     """Verifies worlds, a few at a time, and tells the verdicts in the order of the worlds."""
 
-    def __init__(self, names: list[str], noted: list[Position], start: Position, tell: Tell, *, is_full: bool) -> None:
+    def __init__(
+        self,
+        names: list[str],
+        noted: list[Position],
+        start: Position,
+        tell: Tell,
+        *,
+        is_full: bool,
+        workers: _Workers,
+    ) -> None:
         self._names = names
         self._noted = noted
         self._start = start
         self._is_full = is_full
         self._tell = tell
+        self._workers = workers
         self._done: dict[str, int] = {}
         self._total = 0
         self.verified = 0
@@ -141,6 +208,7 @@ class _Run:
     async def verify(self, store: Store, put_verdict: Callable[[Verdict], None]) -> None:
         from worldledger_service.store.verification import every_world  # noqa: PLC0415
 
+        collect_seldom()
         names = self._names if self._noted or self._start.global_seq else await whole_names(store, self._names)
         names = names or [name async for name in every_world(store.reader)]
         self._total = sum((await store.reader.head_seqs(names)).values()) - self._start.global_seq
@@ -184,6 +252,7 @@ class _Run:
                 is_full=self._is_full,
                 start_name="--from",
                 progress=lambda done, _: self._advance(name, done),
+                workers=self._workers,
             )
         except InvalidNameError as error:
             say(error.message)
@@ -196,11 +265,6 @@ class _Run:
         self._done[name] = done
         checked = sum(self._done.values())
         self._tell(checked, self._total, f"{checked} effects")
-
-
-def _tell(verdict: Verdict, start: Position, *, quiet: bool) -> None:
-    if not (quiet and verdict.verified):
-        put(_sentence(verdict, start))
 
 
 def _sum_up(run: _Run, *, findings: bool) -> None:

@@ -98,6 +98,7 @@ async def _received(connection: Connection) -> Any:
             await readable.wait()
         finally:
             loop.remove_reader(connection.fileno())
+            os.set_blocking(connection.fileno(), True)  # uvloop has it otherwise
     return connection.recv()
 
 
@@ -150,11 +151,13 @@ def _nameless_program() -> Iterator[None]:
 
 
 def _work(connection: Connection, url: str, settings: Settings, work: Work) -> None:
+    import uvloop  # noqa: PLC0415
+
     from worldledger_service.cli.connect import log_to_stderr  # noqa: PLC0415 - not every worker has a store, and it takes a while
 
     log_to_stderr()
     try:
-        asyncio.run(_serve(connection, url, settings, work))
+        uvloop.run(_serve(connection, url, settings, work))
     except OSError:  # whoever gave the jobs is gone, and wants no answer any more
         os._exit(1)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import marshal
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -90,7 +90,8 @@ class RequestRows:
     """Compares the requests that follow from a world's effects, in their order, with its rows up to ``until_seq``.
 
     ``skipped`` is the request (source_id, req_id) of the effect ``after_seq``, before the first one that is looked at:
-    what is left of it is not compared.
+    what is left of it is not compared. ``use`` is told the requests instead of this one's own look for those that come
+    again.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class RequestRows:
         until_seq: int,
         after_seq: int = 0,
         skipped: tuple[str, str] | None = None,
+        use: Callable[[Sequence[LoggedRequest]], object] | None = None,
     ) -> None:
         self._reader = reader
         self._world_id = world_id
@@ -109,6 +111,7 @@ class RequestRows:
         self._heard: list[LoggedRequest] = []
         self._waiting = _Waiting()
         self._seen = Repeats(TemporaryFile)
+        self._use = use or (lambda requests: self.used([each[:2] for each in requests], [each[3] for each in requests]))
         self._first: asyncio.Task[Difference | None] | None = None
 
     def hear(self, requests: Sequence[LoggedRequest]) -> None:
@@ -122,8 +125,12 @@ class RequestRows:
             del requests[0]
         if requests:
             if self._first is not None:
-                self._seen.add(hash_keys(request[:2] for request in requests), [request[3] for request in requests])
+                self._use(requests)
             self._waiting.put(requests)
+
+    def used(self, names: list[tuple[str, str]], seqs: list[int]) -> None:
+        """Take note of requests (source_id, req_id) and the global_seq of each, wherever in the log they were found."""
+        self._seen.add(hash_keys(names), seqs)
 
     def end(self) -> None:
         """Take what was heard last: there are no more requests."""

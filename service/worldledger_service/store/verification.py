@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
 from dataclasses import replace
+from itertools import pairwise
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
 from worldledger.chain import ORIGIN, Finding, Position, Verdict, Verifier
 from worldledger.errors import EffectNotFoundError, WorldNotFoundError
 from worldledger.genesis import check_world_name, genesis_problem
+from worldledger.repeats import KEY_BYTES, Repeats
 from worldledger_service.store import statements
 from worldledger_service.store.ahead import ahead
 from worldledger_service.store.records import WorldRecord
 from worldledger_service.store.request_rows import RequestRows
+from worldledger_service.store.spans import Span, Used, Workers
 
 if TYPE_CHECKING:
     import asyncpg
@@ -26,6 +29,13 @@ if TYPE_CHECKING:
 
 #: Told how many effects were checked, and how many there are.
 Progress = Callable[[int, int], None]
+
+#: Fewest effects for which another process is worth its start.
+_SPAN: Final = 100_000
+#: Effects that this process has verified about when another one has started.
+_HEAD_START: Final = 20_000
+#: Effects among which a place is looked for where a log can be cut: the largest request has fewer, as a rule.
+_NEAR_A_CUT: Final = 1000
 
 
 async def verify_world(
@@ -37,6 +47,7 @@ async def verify_world(
     is_full: bool = False,
     progress: Progress | None = None,
     start_name: str = "from",
+    workers: Workers | None = None,
 ) -> Verdict:
     """Verify one world from ``start`` to the head it has when the check begins.
 
@@ -44,14 +55,14 @@ async def verify_world(
     world's row against its genesis, its requests against the effects, the head against the last effect, and that
     nothing stands beyond the head. ``noted`` are positions that someone kept: the chain must pass through each.
     ``is_full`` also holds each text to the canonical profile and each effect to its shape, as a check of the world's
-    export would. ``start_name`` is what findings call ``start``. Raises WorldNotFoundError if there is no trace of the
-    world, and nobody kept a position of it.
+    export would. ``start_name`` is what findings call ``start``. ``workers`` share the work where the log is long.
+    Raises WorldNotFoundError if there is no trace of the world, and nobody kept a position of it.
     """
     log = _Log(reader, world_id, start, start_name, list(noted), is_full=is_full)
-    verdict = await log.quickly(progress)
+    verdict = await log.quickly(progress, workers)
     if verdict is not None:
         return verdict
-    # Something does not hold: what it is, and where, is found by another look.
+    # Something does not hold: what it is, and where, is found by another look, by one process, from the start on.
     async with log.verified(None) as (verdict, rows):
         return verdict if verdict.finding is not None else replace(verdict, finding=await rows.problem())
 
@@ -87,16 +98,90 @@ class _Log:
         self._noted = noted
         self._is_full = is_full
 
-    async def quickly(self, progress: Progress | None) -> Verdict | None:
+    async def quickly(self, progress: Progress | None, workers: Workers | None) -> Verdict | None:
         """Verify the log and its requests; None if something does not hold."""
         begun = await self._begin()
         if isinstance(begun, Verdict):
             return begun
-        async with aclosing(self._rows(begun)) as rows:
-            rows.begin()
-            verdict = await self._read(begun, rows, progress, hears_repeats=True)
-            rows.end()
-            return verdict if verdict.verified and await rows.agree() else None
+        parts = 1 if workers is None else min(workers.jobs, (begun.end.global_seq - self._start.global_seq) // _SPAN)
+        spans = await self._spans(begun.end, parts)
+        return await self._in_spans(begun, spans, workers, progress)
+
+    async def _spans(self, end: Position, parts: int) -> list[Span]:
+        """Cut the log; return the spans behind the first cut, none if there is no place to cut it."""
+        start = self._start.global_seq
+        share = (end.global_seq - start - _HEAD_START) // max(parts, 1)
+        cuts: list[Position] = []
+        for part in range(1, parts):
+            cut = await self._cut(start + _HEAD_START + part * share)
+            if cut is not None and (not cuts or cut.global_seq > cuts[-1].global_seq):
+                cuts.append(cut)
+        return [
+            Span(
+                self._world_id,
+                first,
+                last,
+                [each for each in self._noted if first.global_seq < each.global_seq <= last.global_seq],
+                self._is_full,
+            )
+            for first, last in pairwise([*cuts, end])
+        ]
+
+    async def _cut(self, seq: int) -> Position | None:
+        """Return a position from ``seq`` on that lies inside of no request; None if none is near, or to be told."""
+        rows: list[asyncpg.Record] = []
+        async for batch in self._reader.records(self._world_id, after_seq=seq - 1, limit=_NEAR_A_CUT):
+            rows += batch
+        try:
+            for row, following in pairwise(rows):
+                if _asked(following["text"]) is None or _asked(following["text"]) != _asked(row["text"]):
+                    return Position(row["global_seq"], row["checksum"])
+        except (ValueError, TypeError, AttributeError):
+            pass
+        return None
+
+    async def _in_spans(
+        self, begun: _Begun, spans: Sequence[Span], workers: Workers | None, progress: Progress | None
+    ) -> Verdict | None:
+        """Verify all, the spans by workers; None if something does not hold."""
+        end = begun.end
+        mine = begun._replace(end=spans[0].start) if spans else begun
+        noted = [each for each in self._noted if not any(each in span.noted for span in spans)]
+        uuids = Repeats(TemporaryFile)
+        done = [0, 0]
+
+        def tell(place: int, effects: int) -> None:
+            done[place] = effects
+            if progress is not None:
+                progress(sum(done), max(end.global_seq - self._start.global_seq, 0))
+
+        def hear(used: Used) -> None:
+            count = len(used.uuids) // KEY_BYTES
+            uuids.add(used.uuids, range(used.last_seq - count + 1, used.last_seq + 1))
+            requests.used(used.requests, used.seqs)
+            tell(1, done[1] + count)
+
+        async with AsyncExitStack() as stack:
+            requests = await stack.enter_async_context(aclosing(self._rows(mine)))
+            others: asyncio.Future[bool] | None = None
+            if spans and workers is not None:
+                others = asyncio.ensure_future(workers.hold(spans, hear))
+                stack.push_async_callback(_cancelled, others)
+            requests.begin()
+            verifier = stack.enter_context(closing(self._verifier(mine, requests, noted, uuids)))
+            last, problem = await self._feed(verifier, mine, requests, lambda effects, _: tell(0, effects))
+            if problem is not None or verifier.finding is not None or not (others is None or await others):
+                return None
+            verdict = await asyncio.to_thread(verifier.finish, mine.end)
+            requests.end()
+            if spans:
+                last = (await self._reader.effect(self._world_id, end.global_seq)).text
+            if not verdict.verified or _ending_problem(self._world_id, begun.extent, last) is not None:
+                return None
+            if not await requests.agree():
+                return None
+            effects = verdict.effects + end.global_seq - mine.end.global_seq
+            return Verdict(self._world_id, end, effects, None, end)
 
     @asynccontextmanager
     async def verified(self, progress: Progress | None) -> AsyncIterator[tuple[Verdict, RequestRows]]:
@@ -137,27 +222,38 @@ class _Log:
             return Verdict(world_id, ORIGIN, 0, before, end)
         return begun._replace(before=before)
 
-    async def _read(
-        self, begun: _Begun, requests: RequestRows, progress: Progress | None, *, hears_repeats: bool = False
-    ) -> Verdict:
-        verifier = Verifier(
+    def _verifier(
+        self, begun: _Begun, requests: RequestRows, noted: list[Position], uuids: Repeats | None = None
+    ) -> Verifier:
+        """Return the verifier of effects; with ``uuids``, repeated requests are left to ``requests`` to find."""
+        return Verifier(
             self._world_id,
             start=self._start,
-            heads=self._noted,
+            heads=noted,
             before=begun.before,
             is_full=self._is_full,
             spill=TemporaryFile,
             heard=requests.hear,
-            hears_repeats=hears_repeats,
+            hears_repeats=uuids is not None,
+            uuids=uuids,
         )
-        with closing(verifier):
-            return await self._fed(verifier, begun, requests, progress)
 
-    async def _fed(
+    async def _read(self, begun: _Begun, requests: RequestRows, progress: Progress | None) -> Verdict:
+        end = begun.end
+        with closing(self._verifier(begun, requests, self._noted)) as verifier:
+            last, problem = await self._feed(verifier, begun, requests, progress)
+            if problem is not None:
+                return Verdict(self._world_id, ORIGIN, 0, problem, end)
+            verdict = await asyncio.to_thread(verifier.finish, end)
+        finding = verdict.finding or _ending_problem(self._world_id, begun.extent, last)
+        return Verdict(self._world_id, verdict.position, verdict.effects, finding, end)
+
+    async def _feed(
         self, verifier: Verifier, begun: _Begun, requests: RequestRows, progress: Progress | None
-    ) -> Verdict:
+    ) -> tuple[bytes | None, Finding | None]:
+        """Feed the effects up to ``begun.end``; return the last text, and what is wrong with the genesis."""
         world_id, start = self._world_id, self._start
-        end, extent, world, _ = begun
+        end, _, world, _ = begun
         total = max(end.global_seq - start.global_seq, 0)
         last: bytes | None = None
         rows = self._reader.records(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
@@ -168,15 +264,18 @@ class _Log:
                 if last is None and start == ORIGIN and verifier.position.global_seq > 0:
                     problem = genesis_problem(batch[0]["text"], world.genesis_columns())
                     if problem is not None:
-                        return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, problem), end)
+                        return last, Finding(world_id, 1, problem)
                 if not holds:
                     break
                 last = batch[-1]["text"]
                 if progress is not None:
                     progress(verifier.effects, total)
-        verdict = await asyncio.to_thread(verifier.finish, end)
-        finding = verdict.finding or _ending_problem(world_id, extent, last)
-        return Verdict(world_id, verdict.position, verdict.effects, finding, end)
+        return last, None
+
+
+async def _cancelled(task: asyncio.Future[bool]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def _nothing_left(world_id: str, start: Position, noted: list[Position], start_name: str) -> Verdict:

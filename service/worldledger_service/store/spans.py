@@ -1,0 +1,129 @@
+"""Verifying a span of a world in another process than the rest of it.
+
+All that a span needs of the effects before it is the last one of them: its checksum, and its times. What may be used
+once only in the whole log (uuids, requests) is told to the process that looks for what comes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, closing
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from worldledger.chain import Position, Verifier
+from worldledger_service.collecting import collect_seldom
+from worldledger_service.store.ahead import ahead
+from worldledger_service.store.request_rows import RequestRows
+
+if TYPE_CHECKING:
+    from worldledger.repeats import Repeat
+    from worldledger.requests import LoggedRequest
+    from worldledger_service.store.reader import Reader
+    from worldledger_service.store.store import Store
+
+
+class Span(NamedTuple):
+    """The effects of a world after ``start`` up to ``end``; ``noted`` are positions in between that someone kept."""
+
+    world_id: str
+    start: Position
+    end: Position
+    noted: list[Position]
+    is_full: bool
+
+
+class Used(NamedTuple):
+    """What a batch of effects, the last of which is ``last_seq``, used: uuids' keys, and the requests that ended.
+
+    ``holds`` says of the last batch of a span whether everything in the span holds.
+    """
+
+    last_seq: int
+    uuids: bytes
+    #: source_id and req_id
+    requests: list[tuple[str, str]]
+    #: the global_seq of each request
+    seqs: list[int]
+    holds: bool | None = None
+
+
+#: Told what is used.
+Hear: TypeAlias = Callable[[Used], object]
+
+
+class Workers(Protocol):
+    """Other processes, ``jobs`` at most with this one."""
+
+    jobs: int
+
+    def hold(self, spans: Sequence[Span], hear: Hear) -> Awaitable[bool]:
+        """Tell whether everything in the spans holds; False also where a process could not finish its check."""
+
+
+async def verify_span(store: Store, span: Span, tell: Callable[[Any], None]) -> None:
+    """Verify a span; tell what it uses, at the end whether it holds. Raises as the reader does."""
+    collect_seldom()
+    teller = _Teller(tell)
+    teller.tell(span.end.global_seq, holds=await _holds(store.reader, span, teller))
+
+
+class _Teller:
+    """Gathers what the effects use, and tells it. It stands where `Repeats` does, but looks for nothing."""
+
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self._tell = tell
+        self._uuids: list[bytes] = []
+        self._requests: list[tuple[str, str]] = []
+        self._seqs: list[int] = []
+
+    def add(self, keys: bytes, _: Sequence[int]) -> None:
+        """Gather the keys of uuids."""
+        self._uuids.append(keys)
+
+    def use(self, requests: Sequence[LoggedRequest]) -> None:
+        """Gather requests."""
+        self._requests += [request[:2] for request in requests]
+        self._seqs += [request[3] for request in requests]
+
+    def first(self) -> Repeat | None:
+        """Return nothing: what comes again is looked for elsewhere."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing: there are no files."""
+
+    def tell(self, last_seq: int, *, holds: bool | None = None) -> None:
+        """Tell what was gathered."""
+        self._tell(tuple(Used(last_seq, b"".join(self._uuids), self._requests, self._seqs, holds)))
+        self._uuids, self._requests, self._seqs = [], [], []
+
+
+async def _holds(reader: Reader, span: Span, teller: _Teller) -> bool:
+    world_id, start, end, noted, is_full = span
+    before = await reader.effect(world_id, start.global_seq)
+    async with aclosing(RequestRows(reader, world_id, end.global_seq, start.global_seq, use=teller.use)) as requests:
+        requests.begin()
+        verifier = Verifier(
+            world_id,
+            start=start,
+            heads=noted,
+            before=before.text,
+            is_full=is_full,
+            spill=TemporaryFile,
+            uuids=teller,
+            heard=requests.hear,
+            hears_repeats=True,
+        )
+        with closing(verifier):
+            rows = reader.records(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
+            async with ahead(rows) as batches:
+                async for batch in batches:
+                    if not verifier.feed(batch):
+                        return False
+                    requests.take()
+                    teller.tell(verifier.position.global_seq)
+            if not verifier.finish(end).verified:
+                return False
+            requests.end()
+            return await requests.agree()
