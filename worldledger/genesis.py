@@ -23,7 +23,8 @@ from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNa
 NAME_RULE: Final = (
     "1 to 200 characters: letters A-Z a-z, digits, '.', '_', '-' and '~', starting with a letter or digit"
 )
-_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$"
+#: The same, as a JSON Schema.
+NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}\Z")
 _UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
@@ -85,7 +86,7 @@ class UnforkedWorld(BaseModel):
         json_schema_extra={"examples": [{"world_id": "market-town", "ruleset": "sandbox", "experiment": "trial-1"}]},
     )
 
-    world_id: str = Field(json_schema_extra={"pattern": _NAME_PATTERN, "maxLength": 200})
+    world_id: str = Field(json_schema_extra={"pattern": NAME_PATTERN, "maxLength": 200})
     ruleset: str = Field(default="sandbox", description="The rules of this kind of world.")
     config: dict[str, Any] = Field(
         default_factory=dict,

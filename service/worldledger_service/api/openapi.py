@@ -14,7 +14,7 @@ from pydantic.json_schema import models_json_schema
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD, SEMANTIC_VERSION
 from worldledger.errors import RecoveryAction
-from worldledger.genesis import NAME_RULE
+from worldledger.genesis import NAME_PATTERN, NAME_RULE
 from worldledger.kinds import parts
 from worldledger.rulesets import known_rulesets
 from worldledger_service.api.problems import MEDIA_TYPE
@@ -32,7 +32,7 @@ SemanticVersion = Annotated[
         description="Semantic version (semver.org) of the payload's shape, such as 1.0.0.",
     ),
 ]
-WorldName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$", max_length=200)]
+WorldName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=200)]
 GlobalSeq = Annotated[int, Field(ge=1, le=MAX_INT)]
 #: A member of pages that have a filter.
 Near = Annotated[
@@ -157,7 +157,7 @@ PATH_PARAMETERS: Final[list[dict[str, Any]]] = [
         "description": f"The world's name: {NAME_RULE}.",
         "schema": {
             "type": "string",
-            "pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$",
+            "pattern": NAME_PATTERN,
             "minLength": 1,
             "maxLength": 200,
         },

@@ -21,19 +21,18 @@ from worldledger.canonical import MAX_INT, gate
 from worldledger.chain import Position
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError, SimulationError
-from worldledger.genesis import NAME_RULE
+from worldledger.genesis import NAME_PATTERN, NAME_RULE
 from worldledger.moments import HEAD, MOMENT_RULE, Moment, UnreadableMomentError, parse_moment
 from worldledger_service.api.problems import InvalidParameterError, PositionAheadError, not_whole
 from worldledger_service.store import WorldRecord
 
 _DIGITS: Final = re.compile(r"[0-9]{1,16}\Z")
-_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$"
 
 WorldName = Annotated[
     str,
     Path(
         description=f"The world's name: {NAME_RULE}.",
-        json_schema_extra={"pattern": _NAME_PATTERN, "minLength": 1, "maxLength": 200},
+        json_schema_extra={"pattern": NAME_PATTERN, "minLength": 1, "maxLength": 200},
     ),
 ]
 
@@ -56,7 +55,7 @@ Limit = Annotated[int | None, whole(1), Query(ge=1, le=MAX_INT, description="Giv
 #: How OpenAPI says that a text has no NUL character; `check_text` is what refuses it.
 NO_NUL: Final[dict[str, Any]] = {"pattern": r"^[^\u0000]*$"}
 #: How OpenAPI says what can be a world's name, where a query names one.
-NAMED: Final[dict[str, Any]] = {"pattern": _NAME_PATTERN, "maxLength": 200}
+NAMED: Final[dict[str, Any]] = {"pattern": NAME_PATTERN, "maxLength": 200}
 Kind = Annotated[
     str | None,
     Query(min_length=1, max_length=MAX_WORD, description="Give effects of this kind only.", json_schema_extra=NO_NUL),

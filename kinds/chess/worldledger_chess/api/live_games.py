@@ -14,14 +14,15 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_service.api.answers import REVALIDATE, to_json
-from worldledger_service.api.bodies import idempotency_key, members, read_json
+from worldledger_service.api.bodies import idempotency_key, read_json
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import body_of, header, json_of, problems
 from worldledger_service.api.parameters import once
 from worldledger_service.api.problems import InvalidParameterError
+from worldledger_service.api.routing import BodyRoute
 from worldledger_service.runtime.guarding import doing
 
-from worldledger.canonical import MAX_INT, gate
+from worldledger.canonical import gate
 from worldledger.errors import (
     InvalidConfigError,
     InvalidEffectError,
@@ -55,7 +56,17 @@ from worldledger_chess.arena import (
 from worldledger_chess.rules import BoardState
 from worldledger_chess.rules.live import LIVE
 
-router = APIRouter(tags=["games"], dependencies=[Depends(once)])
+
+class _GameRoute(BodyRoute):
+    """One whose body asks something of a game."""
+
+    @staticmethod
+    def refused(reason: str, path: str) -> InvalidMoveRequestError:
+        """Make the error for a body."""
+        return InvalidMoveRequestError(reason, path)
+
+
+router = APIRouter(route_class=_GameRoute, tags=["games"], dependencies=[Depends(once)])
 
 #: Where LiveConfig finds what is wrong, which here is the body itself.
 _CONFIG: Final = f"$.config.{LIVE}"
@@ -201,9 +212,9 @@ async def _made_before(found: Services, game_id: str) -> LiveGame | None:
         },
         **_REFUSALS,
     },
-    openapi_extra={"parameters": [_REQ_ID_KEY], "requestBody": body_of(MoveRequest)},
+    openapi_extra={"parameters": [_REQ_ID_KEY]},
 )
-async def make_move(request: Request, game_id: GameId, tensor: WithTensor = True) -> Response:
+async def make_move(request: Request, game_id: GameId, body: MoveRequest, tensor: WithTensor = True) -> Response:
     """Attempt a move for an agent, in UCI or SAN. The answer comes once what became of it is durable.
 
     An attempt of the side to move that is no legal move is no error: it is recorded, and counts. Out of turn, after
@@ -211,19 +222,11 @@ async def make_move(request: Request, game_id: GameId, tensor: WithTensor = True
     `req_id` of an agent again gets the same answer; without one an attempt that is sent again is another one.
     """
     found = services(request)
-    body = await _body(
-        request, found, "an attempt", ("move",), ("agent_id", "player", "thinking_time", "req_id", "ply")
-    )
     req_id = _req_id(request, body)
-    ply = body.get("ply")
-    if ply is not None and not (type(ply) is int and 1 <= ply <= MAX_INT):
-        raise InvalidMoveRequestError("the number of a move is a whole number from 1", "$.ply")
     game = await game_of(found, game_id)
     agent_id = _agent_id(game, body)
     with of_games(game_id):
-        outcome = await game.move(
-            agent_id, body["move"], thinking_time=body.get("thinking_time"), req_id=req_id, ply=ply
-        )
+        outcome = await game.move(agent_id, body.move, thinking_time=body.thinking_time, req_id=req_id, ply=body.ply)
     answer = {**outcome.model_dump(), "board_state": _position(game, outcome, tensor=tensor)}
     return _done(game_id, outcome.global_seq, answer, replayed=outcome.replayed)
 
@@ -239,12 +242,11 @@ async def make_move(request: Request, game_id: GameId, tensor: WithTensor = True
         201: {**json_of(ResignOutcome), "description": "The game has ended.", "headers": _EFFECT},
         **_REFUSALS,
     },
-    openapi_extra={"parameters": [_REQ_ID_KEY], "requestBody": body_of(Resignation)},
+    openapi_extra={"parameters": [_REQ_ID_KEY]},
 )
-async def resign_game(request: Request, game_id: GameId, tensor: WithTensor = True) -> Response:
+async def resign_game(request: Request, game_id: GameId, body: Resignation, tensor: WithTensor = True) -> Response:
     """Have an agent resign, whoever is to move. The same `req_id` of the agent again gets the same answer."""
     found = services(request)
-    body = await _body(request, found, "a resignation", (), ("agent_id", "player", "req_id"))
     req_id = _req_id(request, body)
     game = await game_of(found, game_id)
     agent_id = _agent_id(game, body)
@@ -255,37 +257,23 @@ async def resign_game(request: Request, game_id: GameId, tensor: WithTensor = Tr
     return _done(game_id, outcome.global_seq, answer, replayed=outcome.replayed)
 
 
-async def _body(
-    request: Request, found: Services, what: str, required: tuple[str, ...], optional: tuple[str, ...]
-) -> dict[str, Any]:
-    try:
-        return members(await read_json(request, found.settings.max_body_bytes), what, required, optional)
-    except InvalidEffectError as error:
-        raise InvalidMoveRequestError(error.reason, error.path) from None
-
-
-def _req_id(request: Request, body: Mapping[str, Any]) -> Any:
-    """Return the request's id, from the body or the header; a new one where it has none. What it is is not checked."""
-    key, stated = idempotency_key(request), body.get("req_id")
+def _req_id(request: Request, body: MoveRequest | Resignation) -> str:
+    """Return the request's id, from the body or the header; a new one where it has none."""
+    key, stated = idempotency_key(request), body.req_id
     if key is not None and stated is not None and stated != key:
         raise InvalidParameterError("Idempotency-Key", "differs from the req_id", "header")
-    if key is not None:
-        return key
-    return uuid4().hex if stated is None else stated
+    return key or stated or uuid4().hex
 
 
-def _agent_id(game: LiveGame, body: Mapping[str, Any]) -> Any:
+def _agent_id(game: LiveGame, body: MoveRequest | Resignation) -> str:
     """Return the agent that a body names, by its id or by its colour."""
-    agent_id, player = body.get("agent_id"), body.get("player")
-    if (agent_id is None) == (player is None):
+    if body.agent_id is not None and body.player is None:
+        return body.agent_id
+    if body.player is None or body.agent_id is not None:
         raise InvalidMoveRequestError("say who by agent_id or by player: one of the two", "$.agent_id")
-    if player is None:
-        return agent_id
-    if type(player) is not str or player not in {"white", "black"}:
-        raise InvalidMoveRequestError("a player is white or black", "$.player")
     if game.live is None:
-        return player  # whom the arena refuses, as it does anybody in such a game
-    return (game.live.white if player == "white" else game.live.black).agent_id
+        return body.player  # whom the arena refuses, as it does anybody in such a game
+    return game.live.agents[body.player].agent_id
 
 
 def _position(game: LiveGame, outcome: MoveOutcome, *, tensor: bool) -> dict[str, Any] | None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue
-from worldledger_service.api.openapi import GlobalSeq, Near, Shape, Word, WorldName
+from pydantic import ConfigDict, Field
+from worldledger_service.api.openapi import Body, GlobalSeq, Near, Shape, Word, WorldName
 from worldledger_service.api.projections import row_of
 
 from worldledger.canonical import MAX_INT
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves
-from worldledger_chess.rules.agents import MAX_NAME, MAX_PROMPT, MODEL_NAME
+from worldledger_chess.rules.agents import AgentSpec
 from worldledger_chess.rules.claims import MAX_SECONDS
 from worldledger_chess.rules.endings import Player, Reason, Result, Status
-from worldledger_chess.rules.fens import MAX_FEN, MAX_HALFMOVE_CLOCK, SQUARE, UCI
-from worldledger_chess.rules.live import MAX_DEADLINE, MAX_ILLEGAL
+from worldledger_chess.rules.fens import MAX_HALFMOVE_CLOCK, SQUARE, UCI
+from worldledger_chess.rules.live import MAX_DEADLINE, LiveConfig, PlayerSpec
 
-PlayerSpec = str | dict[str, JsonValue]
 Square = Annotated[str, Field(pattern=SQUARE)]
 Uci = Annotated[str, Field(pattern=UCI)]
 Cell = Annotated[int, Field(ge=0, le=1)]
@@ -47,32 +46,6 @@ _ONE_OF_TWO: dict[str, Any] = {
 # -- making a game -----------------------------------------------------------------------------------------
 
 
-class AgentSettings(Shape):
-    """The settings of an agent that plays (an Agent without its stats)."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-    agent_id: Word
-    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] = Field(
-        default="", description="The first 50 characters of the agent_id where it is left out."
-    )
-    personality: Annotated[str, Field(min_length=1, max_length=200)] = "balanced"
-    model_name: str = Field(
-        default="",
-        max_length=200,
-        description="A model's id at Hugging Face (owner/name); empty for no model.",
-        json_schema_extra={"pattern": f"^({MODEL_NAME})?$"},
-    )
-    system_prompt: str = Field(
-        default="", max_length=MAX_PROMPT, description="Plain text that does not tell its reader to run code."
-    )
-    temperature: float = Field(default=0.7, ge=0.0, le=2.0)
-    max_tokens: int = Field(default=2048, gt=0, le=MAX_INT)
-    timeout_seconds: int = Field(
-        default=30, gt=0, le=int(MAX_SECONDS), description="For a move, where the game has no `deadline_s`."
-    )
-
-
 class DeadlineOfEach(Shape):
     """Seconds for a move of each colour; null for no limit."""
 
@@ -82,49 +55,19 @@ class DeadlineOfEach(Shape):
     black: DeadlineS | None
 
 
-class NewGame(Shape):
+class NewGame(LiveConfig):
     """A game to be made: a world of its own, in which the game has begun and both agents are registered."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_NEW]})
-
-    game_id: WorldName | None = Field(default=None, description="The name of its world; a UUID if null.")
-    white: AgentSettings
-    black: AgentSettings = Field(description="Another agent_id than white's.")
-    chess960: bool = False
-    fen: str | None = Field(
-        default=None,
-        max_length=MAX_FEN,
-        description="Where it begins, a playable position; the usual one if null.",
-    )
-    experiment: str | None = Field(
-        default=None, min_length=1, max_length=200, description="The label under which games are found together."
-    )
-    max_illegal: int = Field(
-        default=3, ge=1, le=MAX_ILLEGAL, description="After so many illegal attempts in a row comes the fallback."
-    )
-    fallback: Literal["resign", "random"] = Field(
-        default="resign", description="What is done then for the player: it resigns, or a random move is made."
-    )
-    deadline_s: DeadlineS | DeadlineOfEach | None = Field(
-        default=30.0,
-        description="Seconds for a move; null for no limit. Of both, or of each colour; where it is left out, each "
-        "agent's `timeout_seconds`.",
-    )
-    seed: int | None = Field(default=None, ge=-MAX_INT, le=MAX_INT, description="What chance there is follows from it.")
-    players: dict[Player, PlayerSpec] = Field(
-        default={},
-        description="Who drives each colour: `external` (whoever calls, the usual), `random`, `stockfish`, or an "
-        "object of a `name` and the player's settings.",
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [_NEW]})
 
 
 # -- moves -------------------------------------------------------------------------------------------------
 
 
-class MoveRequest(Shape):
+class MoveRequest(Body):
     """An attempt to move. Exactly one of `agent_id` and `player` says whose it is."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_MOVE], **_ONE_OF_TWO})
+    model_config = ConfigDict(json_schema_extra={"examples": [_MOVE], **_ONE_OF_TWO})
 
     move: str = Field(max_length=10_000, description="UCI (e2e4, e7e8q) or SAN (e4, Nf3, O-O).")
     agent_id: Word | None = None
@@ -136,10 +79,10 @@ class MoveRequest(Shape):
     )
 
 
-class Resignation(Shape):
+class Resignation(Body):
     """A resignation. Exactly one of `agent_id` and `player` says whose it is."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RESIGNATION], **_ONE_OF_TWO})
+    model_config = ConfigDict(json_schema_extra={"examples": [_RESIGNATION], **_ONE_OF_TWO})
 
     agent_id: Word | None = None
     player: Player | None = Field(default=None, description="The colour of the agent.")
@@ -352,7 +295,7 @@ class PlayerStats(Shape):
     timeouts: int
 
 
-class PlayingAgent(AgentSettings):
+class PlayingAgent(AgentSpec):
     """An agent with all its settings (an Agent)."""
 
     stats: PlayerStats

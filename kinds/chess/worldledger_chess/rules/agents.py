@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from worldledger.canonical import MAX_INT
+from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError
 from worldledger.intents import check_agent_id
 from worldledger_chess.rules.claims import MAX_SECONDS
@@ -63,7 +64,11 @@ def _prompt(value: str) -> str:
     return value
 
 
-AgentId: TypeAlias = Annotated[str, AfterValidator(_agent_id)]
+AgentId: TypeAlias = Annotated[
+    str,
+    Field(json_schema_extra={"minLength": 1, "maxLength": MAX_WORD, "pattern": r"^[^\x00]*$"}),
+    AfterValidator(_agent_id),
+]
 _Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 _Personality: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 _ModelName: TypeAlias = Annotated[str, Field(max_length=200), AfterValidator(_model_name)]
@@ -161,21 +166,22 @@ class Agent(BaseModel):
 
 
 class AgentSpec(BaseModel):
-    """The settings of an Agent, without its stats; ``agent_id`` is needed, the rest is usual where it is left out.
-
-    Without a ``name`` the first 50 characters of the agent_id are the name.
-    """
+    """The settings of an agent that plays (an Agent without its stats)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
 
     agent_id: AgentId
-    name: _Name = ""
+    name: _Name = Field(default="", description="The first 50 characters of the agent_id where it is left out.")
     personality: _Personality = "balanced"
-    model_name: _ModelName = ""
-    system_prompt: _Prompt = ""
+    model_name: _ModelName = Field(
+        default="",
+        description="A model's id at Hugging Face (owner/name); empty for no model.",
+        json_schema_extra={"pattern": f"^({MODEL_NAME})?$"},
+    )
+    system_prompt: _Prompt = Field(default="", description="Plain text that does not tell its reader to run code.")
     temperature: _Temperature = 0.7
     max_tokens: _Tokens = 2048
-    timeout_seconds: _Timeout = 30
+    timeout_seconds: _Timeout = Field(default=30, description="For a move, where the game has no `deadline_s`.")
 
     @model_validator(mode="before")
     @classmethod

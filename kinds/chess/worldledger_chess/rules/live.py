@@ -26,7 +26,7 @@ from pydantic import (
 from worldledger.canonical import MAX_INT, child
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import InvalidConfigError, InvalidNameError
-from worldledger.genesis import check_world_name
+from worldledger.genesis import NAME_PATTERN, check_world_name
 from worldledger.intents import SUBMIT_INTENT, registration_draft
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
@@ -70,7 +70,8 @@ PlayerSpec: TypeAlias = Annotated[
 _Seconds: TypeAlias = Annotated[float, Field(gt=0.0, le=MAX_DEADLINE, allow_inf_nan=False)] | None
 #: Seconds for a move, null for no limit: for both colours, or for each.
 Deadline: TypeAlias = Annotated[
-    Annotated[_Seconds, Tag("[both]")] | Annotated[dict[Player, _Seconds], Tag("[each]")],
+    Annotated[_Seconds, Tag("[both]")]
+    | Annotated[dict[Player, _Seconds], Field(json_schema_extra={"minProperties": 2}), Tag("[each]")],
     Discriminator(lambda value: "[each]" if isinstance(value, dict) else "[both]"),
 ]
 
@@ -93,31 +94,46 @@ def _agents_time(known: Mapping[str, Any]) -> Any:
 class LiveConfig(BaseModel):
     """A live game.
 
-    - ``white``, ``black``: the agents, with different agent_ids.
-    - ``chess960``; ``fen``: where it begins, the usual position where it is left out. The FEN is of a position that is
-      right in every respect, and in which a new game is not over; it is kept in the full flavour (see
-      `worldledger_chess.rules.board`).
-    - ``max_illegal``: after so many illegal attempts in a row comes the ``fallback``: the player resigns, or a random
-      move is made for it.
-    - ``deadline_s``: seconds for a move, null for no limit; of both, or of each colour. Where it is left out it is the
-      agents' ``timeout_seconds``. ``seed``: what chance there is follows from it.
-    - ``players``: who drives each colour; ``external`` where it is left out.
-    - ``game_id`` (the world's name), ``experiment``: as the game was asked for, or null.
+    The ``fen`` is kept in the full flavour (see `worldledger_chess.rules.board`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    game_id: Annotated[str, AfterValidator(_world_name)] | None = None
+    game_id: Annotated[str, AfterValidator(_world_name)] | None = Field(
+        default=None,
+        description="The name of its world; a UUID if null.",
+        json_schema_extra={"anyOf": [{"pattern": NAME_PATTERN, "maxLength": 200, "type": "string"}, {"type": "null"}]},
+    )
     white: AgentSpec
-    black: AgentSpec
+    black: AgentSpec = Field(description="Another agent_id than white's.")
     chess960: bool = False
-    fen: str | None = Field(default=None, max_length=MAX_FEN)
-    experiment: str | None = Field(default=None, min_length=1, max_length=200)
-    max_illegal: int = Field(default=3, ge=1, le=MAX_ILLEGAL)
-    fallback: Fallback = "resign"
-    deadline_s: Deadline = Field(default_factory=_agents_time, validate_default=True)
-    seed: int | None = Field(default=None, ge=-MAX_INT, le=MAX_INT)
-    players: dict[Player, PlayerSpec] = Field(default_factory=dict, validate_default=True)
+    fen: str | None = Field(
+        default=None,
+        max_length=MAX_FEN,
+        description="Where it begins, a playable position in which the game is not over; the usual one if null.",
+    )
+    experiment: str | None = Field(
+        default=None, min_length=1, max_length=200, description="The label under which games are found together."
+    )
+    max_illegal: int = Field(
+        default=3, ge=1, le=MAX_ILLEGAL, description="After so many illegal attempts in a row comes the fallback."
+    )
+    fallback: Fallback = Field(
+        default="resign", description="What is done then for the player: it resigns, or a random move is made."
+    )
+    deadline_s: Deadline = Field(
+        default_factory=_agents_time,
+        validate_default=True,
+        description="Seconds for a move; null for no limit. Of both, or of each colour; where it is left out, each "
+        "agent's `timeout_seconds`.",
+    )
+    seed: int | None = Field(default=None, ge=-MAX_INT, le=MAX_INT, description="What chance there is follows from it.")
+    players: dict[Player, PlayerSpec] = Field(
+        default_factory=dict,
+        validate_default=True,
+        description="Who drives each colour: `external` (whoever calls, the usual), `random`, `stockfish`, or an "
+        "object of a `name` and the player's settings.",
+    )
 
     @field_validator("black")
     @classmethod
