@@ -1,11 +1,11 @@
 """Effects and views as Arrow: read from PostgreSQL by ADBC, streamed over HTTP, written as Parquet.
 
-It needs what the extra ``analytics`` installs, so its modules are imported where they are first used, inside
+It needs the extra ``analytics``, so its modules are imported where they are first used, inside
 `worldledger_service.arrow.extras.needed`:
 
-- ``connections``: a few ADBC connections, used from threads, cancelled when nobody waits any more
+- ``connections``: a few ADBC connections, used from threads, cancelled with their callers
 - ``cutting``: from stored rows to the columns of the table of effects, a whole batch at a time
-- ``reading``: the effects of chosen worlds, ascending, none left out, in batches of bounded size
+- ``reading``: the effects of chosen worlds, ascending and without gaps, in batches of bounded size
 - ``ipc``: batches as the bytes of an Arrow IPC stream
 - ``lake/``: a folder of Parquet files that grows with the logs
 """

@@ -13,8 +13,7 @@ from worldledger.errors import QueryRefusedError
 if TYPE_CHECKING:
     from worldledger_service.database.analytics.asking import Column
 
-#: The types of columns whose cells are ``plain`` (`worldledger_service.database.analytics.asking`); any other is a
-#: text.
+#: The types of columns with ``plain`` cells (`worldledger_service.database.analytics.asking`); any other becomes text.
 _TYPES: Final = {
     "boolean": pa.bool_(),
     "smallint": pa.int16(),
@@ -29,13 +28,13 @@ _TYPES: Final = {
     "timestamp with time zone": pa.timestamp("us", "UTC"),
     "timestamp without time zone": pa.timestamp("us"),
 }
-#: The types of which there are lists, too.
+#: The types of which there are also lists.
 _LISTED: Final = frozenset({"boolean", "smallint", "integer", "bigint", "oid", "real", "double precision", "bytea"})
 _TEXTS: Final = frozenset({"text[]", "character varying[]"})
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
-    """Return the schema of an answer; a column whose name another one has gets a number: ``n``, ``n_2``."""
+    """Return the schema of an answer; a column with a repeated name gets a number: ``n``, ``n_2``."""
     names = unique_names(column.name for column in columns)
     return pa.schema([pa.field(name, _type_of(column.type)) for name, column in zip(names, columns, strict=True)])
 
@@ -49,7 +48,7 @@ def _type_of(kind: str) -> pa.DataType:
 
 
 def batch_of(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Make a batch of plain cells. Raises QueryRefusedError for a list of lists, which the type does not tell."""
+    """Make a batch of plain cells. Raises QueryRefusedError for a list of lists, which the type does not show."""
     columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
     return pa.record_batch([_array(cells, field) for cells, field in zip(columns, schema, strict=True)], schema=schema)
 

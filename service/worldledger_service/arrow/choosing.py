@@ -1,4 +1,4 @@
-"""Which effects are meant: worlds as they stand in one moment, and parts of their logs. Needs no Arrow."""
+"""Choosing effects: worlds as they are at one moment, and parts of their logs. Needs no Arrow."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class WorldSpan(NamedTuple):
 
     @property
     def effects(self) -> int:
-        """How many there are, for a log has no gaps."""
+        """The number of effects: a log has no gaps."""
         return max(self.until_seq - self.after_seq, 0)
 
 
 class ChosenWorld(NamedTuple):
-    """A world, and where its log ended when it was chosen. The checksum is 32 bytes, the uuid 32 hex digits."""
+    """A world, and the end of its log when it was chosen. The checksum is 32 bytes, the uuid 32 hex digits."""
 
     world_id: str
     world_uuid: str
@@ -42,7 +42,7 @@ class ChosenWorld(NamedTuple):
     head_checksum: bytes
 
     def span(self, after_seq: int = 0, until_seq: int | None = None) -> WorldSpan:
-        """Return the part of it after a seq, up to another one or its head."""
+        """Return the part of its log after a seq, up to another one or its head."""
         until = self.head_seq if until_seq is None else min(until_seq, self.head_seq)
         return WorldSpan(self.world_id, self.experiment, after_seq, until)
 
@@ -50,7 +50,7 @@ class ChosenWorld(NamedTuple):
 async def choose(
     reader: Reader, *, experiment: str | None = None, world_ids: Sequence[str] | None = None
 ) -> list[ChosenWorld]:
-    """Return worlds by name as they stand now: all, those of an experiment, those of some names that are there."""
+    """Return worlds by name as they are now: all, those of an experiment, or the existing ones of some names."""
     if not all(map(storable, filter(None, (experiment, *(world_ids or ()))))):
         return []
     rows = await reader.fetch(_WORLDS, experiment, None if world_ids is None else [*world_ids])

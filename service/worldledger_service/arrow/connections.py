@@ -1,7 +1,7 @@
 """A few ADBC connections to the database: COPY in C, straight into Arrow, on threads of their own.
 
-The driver blocks, so each use runs in a thread; whoever waits for it may be cancelled, and then so is the statement.
-The sessions are read-only and work under one of the house's roles, whatever user the address names.
+The driver blocks, so each use runs in a thread; if the waiting caller is cancelled, so is the statement. The sessions
+are read-only and work under one of this project's roles, whatever user the address names.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from worldledger_service.database.guards import SERVICE_ROLE
 
 T = TypeVar("T")
 
-#: Bytes after which the driver hands on what it has read: small enough for a processor's cache, large enough for
+#: Bytes after which the driver passes on what it has read: small enough for a processor's cache, large enough for
 #: vectors.
 BATCH_BYTES: Final = 4 * 1024 * 1024
-#: libpq's own, where the address does not say otherwise: seconds to connect, and until silence counts as the end.
+#: libpq's settings, unless the address sets them: seconds to connect, and seconds of silence until the end.
 _DEFAULTS: Final = {
     "application_name": f"{APPLICATION_NAME} arrow",
     "connect_timeout": "10",
@@ -42,18 +42,18 @@ _DEFAULTS: Final = {
 
 
 def dsn(url: str) -> str:
-    """Return the house's address as libpq takes it, with the usual limits where it sets none."""
+    """Return the database's address in libpq's form, with the default limits where it sets none."""
     parts = urlsplit(url)
     query = {**_DEFAULTS, **dict(parse_qsl(parts.query, keep_blank_values=True))}
     return urlunsplit(parts._replace(query=urlencode(query, quote_via=quote)))
 
 
 class StoppedError(Exception):
-    """Whoever wanted a statement does not wait for it any more."""
+    """The caller of a statement no longer waits for it."""
 
 
 class BrokenOffError(Exception):
-    """A statement that failed after it had given rows."""
+    """A statement failed after it had returned rows."""
 
 
 class Session:
@@ -65,7 +65,7 @@ class Session:
         settings = {
             "role": role,
             "default_transaction_read_only": "on",
-            # The rows of a statement come in the order of its one plan, and nothing in a literal is more than a text.
+            # The rows of a statement come in the order of its one plan, and literals are plain text.
             "max_parallel_workers_per_gather": "0",
             "standard_conforming_strings": "on",
         }
@@ -77,26 +77,26 @@ class Session:
             raise
 
     def allow(self, seconds: float) -> None:
-        """Let statements take so long; 0 for as long as they like."""
+        """Set the time limit of statements; 0 for no limit."""
         self.fetch(f"set statement_timeout = {int(seconds * 1000)}")
 
     def begin(self) -> None:
-        """Forget that an earlier use was cancelled."""
+        """Reset an earlier cancellation."""
         self._stopped = False
 
     def cancel(self) -> None:
-        """End the statement that runs now, and refuse what the same use would run after it."""
+        """Cancel the running statement, and refuse later ones of the same use."""
         self._stopped = True
         with suppress(Error):
             self._connection.adbc_cancel()
 
     def check(self) -> None:
-        """Raise StoppedError where the use was cancelled."""
+        """Raise StoppedError if the use was cancelled."""
         if self._stopped:
             raise StoppedError
 
     def fetch(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement of few rows and give them."""
+        """Run a statement and return its few rows."""
         self.check()
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
@@ -115,7 +115,7 @@ class Session:
                     batch = reader.read_next_batch()
                 except StopIteration:
                     break
-                except (OSError, pa.ArrowException) as error:  # the driver's own, handed on by Arrow
+                except (OSError, pa.ArrowException) as error:  # the driver's own, passed on by Arrow
                     raise BrokenOffError(str(error)) from error
                 self.check()
                 yield batch
@@ -129,7 +129,7 @@ class Session:
             yield reader.schema, rows()
         finally:
             if not finished:
-                with suppress(Error):  # what has not been read would else be read to its end now
+                with suppress(Error):  # otherwise the unread rows would be read now
                     cursor.adbc_cancel()
             cursor.close()
 
@@ -140,7 +140,7 @@ class Session:
 
 
 class _Use:
-    """One use of a session: by whom it may be cancelled, once there is a session."""
+    """One use of a session: it can be cancelled once there is a session."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -168,9 +168,9 @@ class _Use:
 
 
 class Connections:
-    """At most ``most`` sessions of one address and role, each lent to one piece of work at a time.
+    """At most ``most`` sessions of one address and role, each lent to one task at a time.
 
-    ``timeout``: seconds that a statement may take, and that a piece of work is waited for.
+    ``timeout``: seconds that a statement may take, and that a task is waited for.
     """
 
     def __init__(self, url: str, *, role: str = SERVICE_ROLE, most: int = 4, timeout: float = 60.0) -> None:
@@ -180,14 +180,14 @@ class Connections:
         self._slots = asyncio.Semaphore(most)
         self._idle: list[Session] = []
         self._uses: set[_Use] = set()
-        # One thread more than sessions: a cancel must not wait for the work that it ends.
+        # One thread more than sessions: a cancellation must not wait for the task that it ends.
         self._threads = ThreadPoolExecutor(most + 1, "arrow")
 
     async def run(self, work: Callable[[Session], T], *, patient: bool = False) -> T:
-        """Do a piece of work with a session, in a thread; where the waiting is cancelled, so is its statement.
+        """Run a task with a session in a thread; if the waiting is cancelled, so is its statement.
 
-        The ``patient`` wait for as long as it takes. Raises StoreUnavailableError or SchemaVersionError for what the
-        database refuses.
+        ``patient`` tasks have no time limit. Raises StoreUnavailableError or SchemaVersionError if the database
+        refuses.
         """
         await self._slots.acquire()
         use = _Use()
@@ -199,7 +199,7 @@ class Connections:
             self._uses.discard(use)
             self._slots.release()
             if not future.cancelled():
-                future.exception()  # seen, also where nobody waits any more
+                future.exception()  # retrieved, even if the call is no longer waited for
 
         done.add_done_callback(ended)
         try:
@@ -246,7 +246,7 @@ class Connections:
         return found
 
     async def close(self) -> None:
-        """End what runs, and all sessions."""
+        """End running statements, and all sessions."""
         for use in tuple(self._uses):
             self._threads.submit(use.cancel)
         await asyncio.to_thread(self._threads.shutdown)
@@ -255,12 +255,12 @@ class Connections:
 
 
 def is_gone(error: Error) -> bool:
-    """Tell whether an error means that the connection is no more: idle ones may have ended unnoticed."""
+    """Return whether an error means that the connection is no more: idle ones may have ended unnoticed."""
     return error.sqlstate is None or error.sqlstate.startswith(ENDED)
 
 
 def explained(error: Exception, url: str) -> SimulationError:
-    """Return the error of ours that an error of the driver stands for; see `worldledger_service.database.failures`."""
+    """Return this project's error for one of the driver; see `worldledger_service.database.failures`."""
     said = " ".join(str(error).split())
     _, found, message = said.partition("ERROR: ")
     message = message.partition(" LINE 1:")[0].partition(" SQLSTATE:")[0].partition(" CONTEXT:")[0].strip(" .")
@@ -273,5 +273,5 @@ def explained(error: Exception, url: str) -> SimulationError:
 
 
 def literal(text: str) -> str:
-    """Write a text as it stands in a statement. The driver takes parameters only where it cannot COPY."""
+    """Write a text as a literal. The driver accepts parameters only where it cannot COPY."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,15 +1,15 @@
-"""From stored rows to the columns of the table of effects: whole batches at a time, nothing parsed that need not be.
+"""From stored rows to the columns of the table of effects: whole batches at a time, with as little parsing as possible.
 
-In a canonical text the keys stand sorted and strings hold no bare quote. So a key with its punctuation can be found
-like a word:
+In a canonical text the keys are sorted and strings contain no unescaped quotes. So a key with its punctuation can be
+found by a text search:
 
     {"caused_by":3,"global_seq":9,"kind":"Said","payload":{…},"priority":0,"req_id":null,"schema_version":"1.0.0",
      "sim_time":2.5,"source_id":"ann","source_metadata":{…},"uuid":"…","wall_time":1700000000.5,"world_id":"town"}
 
-The payload begins behind the first ``"payload":``, for a number and a string alone stand before it; it ends before the
-last ``,"priority":``, unless source_metadata has that key, too. Rows of which that is possible, and batches in which a
-text is not as it should be, are read the slow way, value by value. Cutting takes about a fifth of the time that
-reading the rows takes; ``effect -> 'payload'`` and the like in SQL take ten times as long as reading them.
+The payload begins after the first ``"payload":``, because only a number and a string come before it; it ends before the
+last ``,"priority":``, unless source_metadata has that key, too. Rows for which that is possible, and batches with a
+malformed text, are read the slow way, value by value. Cutting takes about a fifth of the time that reading the rows
+takes; ``effect -> 'payload'`` and the like in SQL take ten times as long as reading them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 
 from worldledger.errors import TamperedError
 
-#: The table of effects: the columns of the view ``analytics.effects``, by the same names. Every fact of an effect is in
-#: it; ``payload`` and ``source_metadata`` are the stored texts.
+#: The table of effects: the columns of the view ``analytics.effects``, with the same names. It has every member of an
+#: effect; ``payload`` and ``source_metadata`` are the stored texts.
 SCHEMA: Final = pa.schema(
     [
         pa.field("world_id", pa.string(), nullable=False),
@@ -48,7 +48,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 
-#: What is cut from the text: name, and the type in which it is cut.
+#: The columns that are cut from the text: name, and the type before conversion.
 _CUT: Final = {
     "caused_by": pa.int64(),
     "payload": pa.string(),
@@ -62,7 +62,7 @@ _CUT: Final = {
 _METADATA: Final = ',"source_metadata":'
 _CAUSED_BY: Final = '{"caused_by":'
 _UUID: Final = 32
-#: Larger seconds since 1970 are no time that Arrow and its readers know.
+#: Epoch seconds beyond this are not a time for Arrow and its readers.
 _LAST_SECOND: Final = 253402300799.0
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
@@ -70,9 +70,9 @@ Columns = dict[str, Any]
 
 
 class Cutter:
-    """Cuts the batches of one stream. ``experiments`` says to which experiment each of its worlds belongs.
+    """Cuts the batches of one stream. ``experiments``: each world's experiment.
 
-    Kinds are numbered as they come, so that the batches of a stream share one growing dictionary.
+    Kinds are numbered as they occur, so that the batches of a stream share one growing dictionary.
     """
 
     def __init__(self, experiments: Mapping[str, str | None]) -> None:
@@ -82,7 +82,7 @@ class Cutter:
     def cut(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return effects of rows with world_id, global_seq, kind, source_id, sim_time, recorded_at, effect, checksum.
 
-        Raises TamperedError for a row whose text is no effect, or whose checksum is none.
+        Raises TamperedError for a row with a text that is not an effect, or an invalid checksum.
         """
         worlds = rows["world_id"]
         cut = _cut(rows)
@@ -116,7 +116,7 @@ class Cutter:
 
 
 def _moments(seconds: pa.DoubleArray) -> pa.TimestampArray:
-    """Return epoch seconds as times, to the microsecond; what lies outside of all calendars is null."""
+    """Return epoch seconds as times, to the microsecond; null for seconds outside all calendars."""
     known = pc.less_equal(pc.abs(seconds), _LAST_SECOND)
     whole = pc.round(pc.multiply(pc.if_else(known, seconds, None), 1e6))
     return whole.cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
@@ -126,7 +126,7 @@ def _cut(rows: pa.RecordBatch) -> Columns:
     texts = rows["effect"]
     try:
         found, doubtful = _cut_quickly(texts)
-    except pa.ArrowInvalid:  # a text that is not as it should be
+    except pa.ArrowInvalid:  # a malformed text
         return _cut_slowly(rows)
     if doubtful is not None:
         slow = _cut_slowly(rows.filter(doubtful))
@@ -134,13 +134,13 @@ def _cut(rows: pa.RecordBatch) -> Columns:
     return found
 
 
-# -- the quick way -----------------------------------------------------------------------------------------
+# -- the fast way ------------------------------------------------------------------------------------------
 
 
 def _cut_quickly(texts: pa.StringArray) -> tuple[Columns, pa.BooleanArray | None]:
-    """Cut whole texts apart; also give which rows may be cut wrongly, if any.
+    """Cut whole texts; also return the rows that may be cut wrongly, if any.
 
-    Raises ArrowInvalid where a text has not what is looked for.
+    Raises ArrowInvalid if a text lacks what is searched for.
     """
     before, behind = _parted(texts, ',"priority":', last=True)
     _, payload = _parted(before, '"payload":', left=False)
@@ -164,9 +164,9 @@ def _cut_quickly(texts: pa.StringArray) -> tuple[Columns, pa.BooleanArray | None
 def _parted(
     texts: pa.StringArray, at: str, *, last: bool = False, left: bool = True, right: bool = True
 ) -> tuple[pa.StringArray, pa.StringArray]:
-    """Return what stands before and behind the first (or last) place of a text in each; ArrowInvalid where it is not.
+    """Return what is before and after the first (or last) occurrence of a text; ArrowInvalid if there is none.
 
-    What is not wanted, ``left`` or ``right``, is not made.
+    An unwanted part, ``left`` or ``right``, is not made.
     """
     pieces = pc.split_pattern(texts, at, max_splits=1, reverse=last).flatten()
     if len(pieces) != 2 * len(texts):
@@ -176,7 +176,7 @@ def _parted(
 
 
 def _caused_by(texts: pa.StringArray) -> pa.Int64Array:
-    """Cut ``{"caused_by":3,"global_seq":9,``, where it begins so."""
+    """Cut ``{"caused_by":3,"global_seq":9,``, if the text begins so."""
     have = pc.starts_with(texts, _CAUSED_BY)
     nothing = pa.nulls(len(texts), pa.int64())
     if not pc.any(have).as_py():
@@ -187,7 +187,7 @@ def _caused_by(texts: pa.StringArray) -> pa.Int64Array:
 
 
 def _facts(facts: pa.StringArray) -> Columns:
-    """Cut ``0,"req_id":null,"schema_version":"1.0.0"``, each once that many rows have in common."""
+    """Cut ``0,"req_id":null,"schema_version":"1.0.0"``; values that many rows share are parsed once."""
     encoded = facts.dictionary_encode()
     shared = len(encoded.dictionary) <= len(facts) // 4
     priority, rest = _parted(encoded.dictionary if shared else facts, ',"req_id":')
@@ -201,10 +201,10 @@ def _facts(facts: pa.StringArray) -> Columns:
 
 
 def _metadata(source: pa.StringArray, payload: pa.StringArray) -> tuple[pa.StringArray, pa.BooleanArray | None]:
-    """Cut ``2.5,"source_id":"ann","source_metadata":{…}``; also give the rows that may have been cut wrongly.
+    """Cut ``2.5,"source_id":"ann","source_metadata":{…}``; also return the rows that may have been cut wrongly.
 
-    Where the last ``,"priority":`` stood in source_metadata, what follows ends with that object's brace, and what was
-    taken for the payload has the key source_metadata in it.
+    If the last ``,"priority":`` was inside source_metadata, the rest ends with that object's brace, and the part that
+    was taken for the payload contains the key source_metadata.
     """
     have = pc.ends_with(source, "}")
     if not pc.any(have).as_py():
@@ -219,7 +219,7 @@ def _metadata(source: pa.StringArray, payload: pa.StringArray) -> tuple[pa.Strin
 
 
 def _strings(values: pa.StringArray) -> pa.StringArray:
-    """Read JSON strings, or null."""
+    """Parse JSON strings, or null."""
     bare = pc.if_else(pc.equal(values, "null"), None, pc.utf8_slice_codeunits(values, 1, -1))
     escaped = pc.match_substring(values, "\\")
     if not pc.any(escaped).as_py():
@@ -241,13 +241,13 @@ def _cut_slowly(rows: pa.RecordBatch) -> Columns:
                 part = members.get(name, "null") if name in {"caused_by", "source_metadata"} else members[name]
                 is_text = name in {"payload", "source_metadata"} and part != "null"
                 found[name].append(pa.scalar(part if is_text else json.loads(part), kind))
-        except (ValueError, TypeError, KeyError, OverflowError):  # of them are those of Arrow
+        except (ValueError, TypeError, KeyError, OverflowError):  # Arrow's errors are subclasses
             raise _tampered(rows, n, "effect") from None
     return {name: pa.array(found[name], kind) for name, kind in _CUT.items()}
 
 
 def parts(text: str) -> dict[str, str]:
-    """Return the members of a JSON object, each as the text that it stands as. Raises ValueError where it is none."""
+    """Return the members of a JSON object, each as its text. Raises ValueError if it is not one."""
     decoder = json.JSONDecoder()
     found: dict[str, str] = {}
 

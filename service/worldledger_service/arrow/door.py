@@ -1,4 +1,4 @@
-"""The way to Arrow for a service that runs for long: nothing is loaded or opened before somebody asks for it."""
+"""Arrow for a long-running service: nothing is loaded or opened before it is needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ArrowDoor:
-    """Gives what reads effects as Arrow, with a few connections of its own."""
+    """Lends the reader of effects as Arrow, with a few connections of its own."""
 
     def __init__(self, url: str, *, timeout: float) -> None:
         self._url = url
@@ -20,7 +20,7 @@ class ArrowDoor:
         self._connections: Connections | None = None
 
     def effects(self) -> Effects:
-        """Return the reader of effects. Raises ExtraMissingError where Arrow is not installed."""
+        """Return the reader of effects. Raises ExtraMissingError if Arrow is not installed."""
         with needed():
             from worldledger_service.arrow.connections import Connections  # noqa: PLC0415 - large, and not always installed
             from worldledger_service.arrow.reading import Effects  # noqa: PLC0415
@@ -30,6 +30,6 @@ class ArrowDoor:
         return Effects(self._connections)
 
     async def close(self) -> None:
-        """End what runs, and the connections."""
+        """End running statements, and the connections."""
         if self._connections is not None:
             await self._connections.close()

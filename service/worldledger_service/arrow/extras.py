@@ -1,4 +1,4 @@
-"""What of Arrow is not installed with the service itself."""
+"""The check for the extra that Arrow needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGES: Final = {
 
 @contextmanager
 def needed() -> Iterator[None]:
-    """Import inside what needs the extra. Raises ExtraMissingError, which says what to install, where it is missing."""
+    """Wrap imports that need the extra. Raises ExtraMissingError, which says what to install, if it is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -12,29 +12,29 @@ if TYPE_CHECKING:
 
 
 class Encoder:
-    """Writes one stream: its schema first, its end last. A dictionary that has grown is written anew."""
+    """Writes one stream: its schema first, its end last. A dictionary that has grown is written again."""
 
-    closed = False  # for Arrow, to which this is the file that it writes
+    closed = False  # for Arrow, which uses this as its file
 
     def __init__(self, schema: pa.Schema) -> None:
         self._pieces: list[bytes] = []
         self._writer = pa.ipc.new_stream(self, schema)
 
     def write(self, piece: bytes) -> int:
-        """Keep what Arrow writes until it is taken."""
+        """Keep what Arrow writes until `taken` returns it."""
         self._pieces.append(piece)
         return len(piece)
 
     def flush(self) -> None:
-        """Do nothing: what is written is here at once."""
+        """Do nothing: writes take effect at once."""
 
     def taken(self) -> bytes:
-        """Return what was written since this was called last."""
+        """Return what was written since the last call."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
 
     def batch(self, batch: pa.RecordBatch, metadata: dict[str, str] | None = None) -> bytes:
-        """Write a batch, with something to say of it."""
+        """Write a batch, with a note about it."""
         self._writer.write_batch(batch, custom_metadata=metadata)
         return self.taken()
 
@@ -45,7 +45,7 @@ class Encoder:
 
 
 async def encoded(schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> AsyncGenerator[bytes, None]:
-    """Return the stream of batches, piece by piece."""
+    """Yield the stream of batches, piece by piece."""
     encoder = Encoder(schema)
     yield encoder.taken()
     async for batch in batches:

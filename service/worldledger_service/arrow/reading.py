@@ -1,8 +1,8 @@
-"""The effects of chosen worlds as Arrow: ascending, none left out, in batches of bounded size.
+"""The effects of chosen worlds as Arrow: ascending, without gaps, in batches of bounded size.
 
-What is read ends where the worlds' heads stood when they were chosen, and the log only grows: so it is one moment of
+Reading ends at the worlds' heads of the moment when they were chosen, and the log only grows: so it shows one moment of
 all of them, without a transaction that stays open. Effects are fetched in pieces of some MiB, each by a statement of
-its own, so that whoever takes them slowly holds neither a connection nor a snapshot of the database.
+its own, so that a slow consumer holds neither a connection nor a snapshot of the database.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from worldledger_service.store.reader import storable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Most rows of one statement, and about how many bytes of them are taken before the next statement.
+#: Most rows of one statement, and roughly the bytes of them that are taken before the next statement.
 MOST_ROWS: Final = 65_536
 MOST_BYTES: Final = 16 * 1024 * 1024
-#: Fewest rows that a statement asks for, however large effects are.
+#: Fewest rows that a statement requests, however large effects are.
 _FEWEST: Final = 64
-#: Most worlds that one statement names.
+#: Most worlds in one statement.
 _TOGETHER: Final = 1000
 
 _ROWS: Final = """
@@ -53,10 +53,10 @@ class Effects:
     async def batches(
         self, spans: Sequence[WorldSpan], *, kind: str | None = None, source_id: str | None = None
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Return the effects of the spans in their order, each span's ascending, in the columns of `cutting.SCHEMA`.
+        """Yield the effects of the spans in their order, each span's ascending, in the columns of `cutting.SCHEMA`.
 
-        The next piece is fetched while one is worked on. Raises TamperedError where an effect is missing or is none,
-        StoreUnavailableError where the database is.
+        The next piece is fetched while one is processed. Raises TamperedError for a missing or invalid effect,
+        StoreUnavailableError if the database is unavailable.
         """
         wanted = [span for span in spans if span.effects]
         if not all(map(storable, filter(None, (kind, source_id)))):
@@ -69,7 +69,7 @@ class Effects:
 
 
 class _Pieces:
-    """Reads the effects of spans piece by piece; between two pieces it holds nothing but its position."""
+    """Reads the effects of spans piece by piece; between two pieces it holds only its position."""
 
     def __init__(
         self, connections: Connections, spans: Sequence[WorldSpan], *, kind: str | None, source_id: str | None
@@ -79,10 +79,10 @@ class _Pieces:
         self._cutter = Cutter({span.world_id: span.experiment for span in spans})
         named = (("kind", kind), ("source_id", source_id))
         self._filters = "".join(f" and {name} = {literal(value)}" for name, value in named if value is not None)
-        #: the span that comes next, and the seq in it that was read last
+        #: the next span, and the last seq read in it
         self._at = 0
         self._after: int = spans[0].after_seq if spans else 0
-        self._most: int = MOST_ROWS // 8  # until it is known how large the rows are
+        self._most: int = MOST_ROWS // 8  # until the size of rows is known
 
     async def read(self) -> AsyncGenerator[list[pa.RecordBatch], None]:
         while self._at < len(self._spans):
@@ -93,7 +93,7 @@ class _Pieces:
     # -- in a thread ---------------------------------------------------------------------------------------
 
     def _fetch(self, session: Session) -> list[pa.RecordBatch]:
-        """Return the next piece, and move on behind it."""
+        """Return the next piece, and move past it."""
         asked = self._next()
         named = ", ".join(
             f"({n}, {literal(span.world_id)}, {span.after_seq}::bigint, {span.until_seq}::bigint)"
@@ -103,14 +103,14 @@ class _Pieces:
         cutting: list[Future[pa.RecordBatch]] = []
         places: list[tuple[np.ndarray, np.ndarray]] = []
         size = rows = 0
-        # A batch is cut while the next one is read: either takes about as long.
+        # A batch is cut while the next one is read: both take about as long.
         with session.reading(statement) as (_, found), ThreadPoolExecutor(1, "cutting") as beside:
             for batch in found:
                 cutting.append(beside.submit(self._cutter.cut, batch))
                 places.append((batch["n"].to_numpy(), batch["global_seq"].to_numpy()))
                 size += batch.nbytes
                 rows += batch.num_rows
-                if size > 2 * MOST_BYTES:  # rows are larger than those before: what is left comes next
+                if size > 2 * MOST_BYTES:  # rows are larger than those before: the rest is read next
                     ended = False
                     break
             else:
@@ -122,7 +122,7 @@ class _Pieces:
         return [cut.result() for cut in cutting]
 
     def _next(self) -> list[WorldSpan]:
-        """Return the spans that the next statement asks for: as many as it can hold."""
+        """Return the spans for the next statement: as many as it can hold."""
         first = self._spans[self._at]._replace(after_seq=self._after)
         asked, rows = [first], first.effects
         for span in self._spans[self._at + 1 : self._at + _TOGETHER]:
@@ -133,7 +133,7 @@ class _Pieces:
         return asked
 
     def _move(self, asked: list[WorldSpan], places: _Places, *, ended: bool) -> None:
-        """Move on to behind the last row, or behind all that was asked for."""
+        """Move past the last row, or past everything that was requested."""
         done, seq = len(asked) - 1, asked[-1].until_seq
         if not ended:
             done, seq = int(places[-1][0][-1]), int(places[-1][1][-1])
@@ -144,7 +144,7 @@ class _Pieces:
         self._after = self._spans[self._at].after_seq if self._at < len(self._spans) else 0
 
     def _check(self, asked: list[WorldSpan], places: _Places, *, ended: bool) -> None:
-        """Raise TamperedError unless the rows are ascending and, where all were asked for, without a gap."""
+        """Raise TamperedError unless the rows are ascending and, if all were requested, without a gap."""
         seqs = np.concatenate([_NONE, *(seqs for _, seqs in places)])
         if self._filters:
             steps = np.diff(np.concatenate([_NONE, *(n for n, _ in places)]))

@@ -1,4 +1,4 @@
-"""The effects of a lake: for each world a file for each export that brought some, in folders as Hive has them."""
+"""The effects of a lake: each export adds one file for each world with new effects, in folders in Hive's layout."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 
 #: Most effects of a file.
 MOST: Final = 16 * GROUP_ROWS
-#: The experiment is in the path, as Hive has it; whoever reads a folder has it from there. A name that is too long for
-#: a path stands in each file's own metadata, as all do.
+#: The experiment is in the path, as in Hive; readers of a folder get it from there. A name that is too long for a path
+#: is in each file's own metadata, as all names are.
 _COLUMNS: Final = [name for name in SCHEMA.names if name != "experiment"]
 _FILE_SCHEMA: Final = pa.schema(
     [pa.field(name, pa.string(), nullable=False) if name == "kind" else SCHEMA.field(name) for name in _COLUMNS]
 )
 _PLAIN: Final = ("global_seq", "sim_time_s", "recorded_at", "stored_at", "caused_by", "uuid", "payload", "checksum")
 
-#: How Hive names the partition of rows that have no value.
+#: Hive's name of the partition of rows without a value.
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-#: What stands for itself beside letters and digits. Readers, their globs, shells or Windows take the rest for theirs.
+#: Characters that are not escaped, besides letters and digits. Readers, their globs, shells or Windows use the others.
 _AS_IS: Final = " !$&()+,-.;@_~"
-#: Most bytes of a name, for nearly all file systems.
+#: Most bytes of a name in nearly all file systems.
 LONGEST: Final = 255
-#: Begins the digest in a name that is cut. A ``~`` of a value is never escaped, so this is in no other name.
+#: Begins the digest in a name that is cut. It is in no other name, because a ``~`` of a value is always escaped.
 _CUT: Final = "%7E"
 _DIGITS: Final = 32
 
 
 class EffectFiles:
-    """Writes the effects of spans, in their order, and notes what kinds each world has among them."""
+    """Writes the effects of spans, in their order, and notes which kinds each world has among them."""
 
     def __init__(self, folder: LakeFolder, spans: list[WorldSpan]) -> None:
         self._folder = folder
@@ -51,12 +51,12 @@ class EffectFiles:
         self._open: _OpenPart | None = None
         self.parts: dict[str, list[EffectsPart]] = {}
         self.kinds: dict[str, set[str]] = {}
-        #: the worlds with effects that have facts about their source
+        #: the worlds with effects that have source_metadata
         self.sourced: set[str] = set()
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write effects; a world's come together."""
+        """Write effects; those of a world are adjacent."""
         worlds = batch["world_id"].dictionary_encode()
         ends = [*(np.flatnonzero(np.diff(worlds.indices.to_numpy())) + 1).tolist(), batch.num_rows]
         begin = 0
@@ -81,7 +81,7 @@ class EffectFiles:
             rows = rows.slice(some.num_rows)
 
     def _part(self, world: str, rows: pa.RecordBatch) -> _OpenPart:
-        """Return the file that the first of these rows belongs in."""
+        """Return the file for the first of these rows."""
         first_seq = rows["global_seq"][0].as_py()
         if self._open is not None and (self._open.world == world and first_seq <= self._open.last_seq):
             return self._open
@@ -95,7 +95,7 @@ class EffectFiles:
         return self._open
 
     def _folder_of(self, span: WorldSpan) -> str:
-        """Return the folder of a world: that which it has, however an earlier version has named it, or a new one."""
+        """Return the folder of a world: its present one, even if an earlier version has named it, or a new one."""
         had = self._folder.manifest.worlds.get(span.world_id)
         if had is not None and had.parts:
             return had.parts[-1].path.rpartition("/")[0]
@@ -103,7 +103,7 @@ class EffectFiles:
         return f"effects/{partition('experiment', span.experiment, most)}/{partition('world', span.world_id, most)}"
 
     def has(self, world: str, kind: str | None) -> bool:
-        """Tell whether a world may have effects of a kind among those written; None: of those that intents made."""
+        """Return whether a world may have effects of a kind among those written; None: of those that intents made."""
         kinds = self.kinds.get(world, set())
         return kind in kinds or (kind is None and (world in self.sourced or "IntentRejected" in kinds))
 
@@ -123,7 +123,7 @@ class EffectFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._open is not None:  # unfinished: it is thrown away
+        if self._open is not None:  # unfinished: it is discarded
             self._open.file.__exit__(kind, error, traceback)
 
 
@@ -143,10 +143,10 @@ class _OpenPart(NamedTuple):
 def partition(name: str, value: str | None, longest: int = LONGEST) -> str:
     """Return the folder of a partition: ``experiment=50%25 of it``.
 
-    DuckDB takes ``null``, in any case, and Hive's name for no value to be no value, unless a character is escaped.
-    polars and pyarrow take the latter so also then.
+    DuckDB reads ``null``, in any case, and Hive's name for no value as no value, unless a character is escaped. polars
+    and pyarrow read the latter as no value even then.
 
-    A name that is still too long is cut and made unique by a digest; that is read as ``beginning~digest``.
+    A name that is still too long is cut and made unique by a digest; it is read as ``beginning~digest``.
     """
     if value is None:
         return f"{name}={NO_VALUE}"
@@ -166,9 +166,9 @@ def partition(name: str, value: str | None, longest: int = LONGEST) -> str:
 
 
 def _escaped(value: str) -> list[str]:
-    """Return each character as it stands in a path.
+    """Return each character as it is written in a path.
 
-    Letters of all scripts stand for themselves, unless a file system may take them for others that look the same.
+    Letters of all scripts are not escaped, unless a file system may confuse them with others that look the same.
     """
     is_normal = is_normalized("NFC", value)
     pieces = [
@@ -185,7 +185,7 @@ def _is_letter(char: str) -> bool:
 
 
 def _hex(char: str) -> str:
-    """Escape a character, also one that has no need of it."""
+    """Escape a character, even if it does not need it."""
     return quote(char, safe="") if char not in ".~" else f"%{ord(char):02X}"
 
 

@@ -1,4 +1,4 @@
-"""An export into a lake: what is new in the logs of its worlds, and the views upon them."""
+"""An export into a lake: the news in the logs of its worlds, and the views over them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from worldledger_service.arrow.reading import Effects
 if TYPE_CHECKING:
     from worldledger_service.store import Store
 
-#: Told how many effects are written, and how many there are to write.
+#: Called with the number of effects written, and the number to write.
 Progress = Callable[[int, int], None]
-#: Gives the seq behind which an export of a world begins.
+#: Returns the seq after which an export of a world begins.
 Since = Callable[[str], Awaitable[int]]
 
 _WORLDS: Final = """
@@ -48,7 +48,7 @@ _TOGETHER: Final = 1000
 
 
 class Summary(NamedTuple):
-    """What an export has done: the lake's worlds and effects in all, and what is new of them."""
+    """The result of an export: the lake's worlds and effects in all, and the new ones."""
 
     directory: str
     worlds: int
@@ -75,14 +75,14 @@ async def export_lake(
     since: Since | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Bring a lake up to date; ``choice`` comes to what it has been made of before (at first: of all worlds, if empty).
+    """Bring a lake up to date; ``choice`` is added to what it has been made of before (at first: all worlds, if empty).
 
-    All files appear at the end, the manifest last. Effects that are appended meanwhile are left out; the views that do
-    not grow effect by effect are those of one moment at the beginning. ``since`` is asked for worlds that come in.
+    All files appear at the end, the manifest last. Effects that are appended meanwhile are left out; views that do not
+    grow effect by effect show one moment at the beginning. ``since`` is called for worlds that are new in the lake.
 
-    Raises WorldNotFoundError or SimulationError for what the choice names and is not there, TamperedError where a
-    world's log is not the one that was exported before, or has a gap, SimulationError where the folder cannot be
-    written or is no lake's.
+    Raises WorldNotFoundError or SimulationError for what the choice names and does not exist, TamperedError if a
+    world's log is not the one that was exported before, or has a gap, SimulationError if the folder cannot be written
+    or is not a lake's.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with opened(place, now) as folder:
@@ -114,7 +114,7 @@ async def _write_effects(
 
 
 async def _in_thread(work: Callable[[], None]) -> None:
-    """Work in a thread, and also if that is cancelled not go on before it has ended."""
+    """Work in a thread; if cancelled, still wait for its end."""
     task = asyncio.get_running_loop().create_task(asyncio.to_thread(work))
     try:
         await asyncio.shield(task)
@@ -124,14 +124,14 @@ async def _in_thread(work: Callable[[], None]) -> None:
 
 
 class _Export:
-    """One export: what the lake had, what the database has, and what the lake will have."""
+    """One export: what the lake has, what the database has, and what the lake will have."""
 
     def __init__(self, folder: LakeFolder, choice: Choice, now: str) -> None:
         self._folder = folder
         self._choice = choice
         self._now = now
         self._had = folder.manifest
-        #: the lake's worlds as they will be, still without their new files
+        #: the lake's future worlds, still without their new files
         self._worlds: dict[str, LakeWorld] = {}
         self._views: dict[str, LakeView] = {}
         self._growing: list[ViewOfDatabase] = []
@@ -139,7 +139,7 @@ class _Export:
     # -- in one snapshot of the database -------------------------------------------------------------------
 
     def look(self, session: Session) -> None:
-        """Choose the worlds and check those that the lake has, and write the views that are written as a whole."""
+        """Choose the worlds, check those that the lake has, and write the views that are written as a whole."""
         session.fetch("begin isolation level repeatable read read only")
         there = [ChosenWorld(*row) for row in session.fetch(_WORLDS)]
         self._choose(there)
@@ -184,7 +184,7 @@ class _Export:
                 )
 
     def _check(self, session: Session) -> None:
-        """Raise TamperedError for the first world whose log is not the one that the lake has the beginning of."""
+        """Raise TamperedError for the first world whose log does not continue the one in the lake."""
         noted = [*self._had.worlds.items()]
         for begin in range(0, len(noted), _TOGETHER):
             some = noted[begin : begin + _TOGETHER]
@@ -211,12 +211,12 @@ class _Export:
         return [name for name in self._worlds if name not in self._had.worlds]
 
     def begin(self, name: str, after_seq: int) -> None:
-        """Have a world that comes in begin behind an effect."""
+        """Let a new world's part begin after an effect."""
         world = self._worlds[name]
         self._worlds[name] = world.model_copy(update={"first_seq": min(after_seq, world.last_seq) + 1})
 
     def spans(self) -> list[WorldSpan]:
-        """Return the effects that are new."""
+        """Return the spans of the new effects."""
         return [
             WorldSpan(name, world.experiment, self._after(name, world), world.last_seq)
             for name, world in self._worlds.items()
@@ -229,7 +229,7 @@ class _Export:
     # -- the views that grow -------------------------------------------------------------------------------
 
     def grow(self, session: Session, files: EffectFiles) -> None:
-        """Write what is new of the views that grow, and the whole of those that are not what they were."""
+        """Write the new rows of the growing views, and the whole of those whose definitions have changed."""
         new = [span for span in self.spans() if span.effects]
         old = [
             WorldSpan(name, world.experiment, world.first_seq - 1, world.last_seq)
@@ -250,9 +250,9 @@ class _Export:
             spans = old + spans
         parts: list[Part] = []
         if spans or not kept:
-            # A file that told the columns as long as there were no rows has done its work.
+            # A file that only showed the columns while there were no rows is no longer needed.
             ended = [part for part in before if part not in kept or not part.rows]
-            # If it is one, the new one takes its place at once.
+            # If there is one, the new file takes its place at once.
             path = ended[0].path if len(ended) == 1 else f"{view.name}/part-{self._had.exports + 1}.parquet"
             parts = write_news(session, self._folder, view, spans, path, even_empty=not kept)
             if parts:
@@ -260,7 +260,7 @@ class _Export:
         self._views[view.name] = LakeView(source=view.definition, parts=[*kept, *parts])
 
     def manifest(self, files: EffectFiles) -> Manifest | None:
-        """Return the lake's manifest as it will be; None if nothing has changed."""
+        """Return the lake's new manifest; None if nothing has changed."""
         worlds = {
             name: world.model_copy(update={"parts": [*world.parts, *files.parts.get(name, ())]})
             for name, world in self._worlds.items()

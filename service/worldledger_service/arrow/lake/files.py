@@ -10,13 +10,13 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-#: Rows of a row group (those that DuckDB works on at a time), unless so many have more than this many bytes.
+#: Rows of a row group (as many as DuckDB processes at a time), unless they have more than this many bytes.
 GROUP_ROWS: Final = 122_880
 GROUP_BYTES: Final = 128 * 1024 * 1024
 
 
 class ParquetFile:
-    """Writes batches, in order; a context manager. Columns ``plain`` are of values that hardly ever come twice."""
+    """Writes batches, in order; a context manager. Values of ``plain`` columns are hardly ever repeated."""
 
     def __init__(self, path: Path, schema: pa.Schema, *, plain: Sequence[str] = ()) -> None:
         self.path = path
@@ -34,7 +34,7 @@ class ParquetFile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row has been written."""
+        """True if no row has been written."""
         return not self.rows and not self._waiting
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -55,7 +55,7 @@ class ParquetFile:
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def close(self) -> int:
-        """Write what is kept, and the end of the file; return its length in bytes."""
+        """Write the kept rows and the end of the file; return its length in bytes."""
         self._flush()
         self._writer.close()
         return self.path.stat().st_size
@@ -66,4 +66,4 @@ class ParquetFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._writer.close()  # twice does no harm; unfinished, it is a file that is thrown away
+        self._writer.close()  # closing twice is harmless; an unfinished file is discarded

@@ -1,15 +1,16 @@
-"""A lake's folder: one export at a time, and new files that come into it together, whatever comes between.
+"""A lake's folder: one export at a time, whose new files appear together, whatever interrupts it.
 
-A publication has three steps. What takes space on the disk is written before the first.
+A publication has three steps. Whatever needs disk space is written before the first.
 
-1. The manifest is replaced by that of the new lake. It names the new files where they were made, in a folder that no
-   glob finds, and says in ``moves`` where they belong. With this step the lake is the new one.
-2. Each file gets its place, by a rename of a second link to it. A view that is written anew takes the place of the file
-   before it in one step, so that a glob finds one version of it at any time; what is no longer named goes.
+1. The manifest is replaced by that of the new lake. It names the new files at their temporary places, in a folder that
+no
+   glob finds, and lists their final places in ``moves``. With this step the lake is the new one.
+2. Each file gets its place, by a rename of a second link to it. A new version of a view replaces the file before it in
+   one step, so that a glob finds one version of it at any time; files that are no longer named are removed.
 3. The manifest is replaced by one that names the files in their places.
 
-A kill before the first step leaves the lake as it was. After a later one, the next export does what is missing
-(``LakeFolder.mend``). An error at any of them is undone.
+A kill before the first step leaves the lake as it was. After a kill later on, the next export does what is missing
+(``LakeFolder.mend``). An error at any step is undone.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from worldledger_service.arrow.lake.manifest import NAME, Manifest, Part
 _LOCK: Final = ".lock"
 _ASIDE: Final = ".new"
 _PART: Final = re.compile(r"part-\d+(-\d+)?\.parquet\Z")
-#: What a file system without links says.
+#: Errors of a file system without links.
 _NO_LINKS: Final = {EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS, EMLINK}
 
 
 class _Step(NamedTuple):
-    """What happens to a path: ``new`` is renamed to it, or (None) it goes. ``old`` is a link to what was there."""
+    """A change at a path: ``new`` is renamed to it, or (None) it is removed. ``old`` is a link to the former file."""
 
     path: Path
     new: Path | None
     old: Path | None
 
     def check(self) -> None:
-        """Raise FileExistsError where another file is in the way, or the file system takes two names for one."""
+        """Raise FileExistsError if another file is in the way, or the file system takes two names for one."""
         if self.old is None and self.path.exists():
             raise FileExistsError(EEXIST, os.strerror(EEXIST), str(self.path))
 
@@ -55,9 +56,9 @@ class LakeFolder:
 
     def __init__(self, place: Path, manifest: Manifest) -> None:
         self.place = place
-        #: what the lake has; views of which a file is damaged are without their files
+        #: the content of the lake; views with a damaged file are without their files
         self.manifest = manifest
-        #: whether the manifest on the disk names files in their places, so that those aside can be removed
+        #: whether the manifest on disk names files in their final places, so that the temporary ones can be removed
         self.is_settled = not manifest.moves
         self._written = manifest
         self._aside = place / _ASIDE
@@ -65,21 +66,21 @@ class LakeFolder:
         self._made: dict[str, Path] = {}
 
     def aside(self, path: str) -> Path:
-        """Return where a file is to be written that will be at a path of the lake."""
+        """Return the temporary path of a file for a path of the lake."""
         made = self._aside / f"{next(self._numbers)}.parquet"
         self._made[path] = made
         return made
 
     def forget(self, path: str) -> None:
-        """Leave out a file that was to be at a path."""
+        """Discard a file for a path."""
         self._made.pop(path, None)
 
     # -- a publication -------------------------------------------------------------------------------------
 
     def publish(self, manifest: Manifest) -> None:
-        """Make the lake what a manifest says: the files that were made get their places, and others go.
+        """Make the lake what a manifest says: new files get their places, and others are removed.
 
-        What goes wrong is raised when all has been undone. Raises SimulationError where it cannot be undone: then the
+        An error is raised after everything has been undone. Raises SimulationError if it cannot be undone: then the
         next export does what is missing.
         """
         steps = self._steps(manifest)
@@ -88,7 +89,7 @@ class LakeFolder:
         before = (self.place / NAME).read_bytes()
         for name, document in {"before": before, "between": between.document(), "after": manifest.document()}.items():
             _write(self._aside / f"{name}.json", document)
-        os.sync()  # once, instead of for each of what may be thousands of files
+        os.sync()  # once, instead of for each of perhaps thousands of files
         done: list[_Step] = []
         self.is_settled = False
         try:
@@ -108,7 +109,7 @@ class LakeFolder:
         self._prune(step for step in steps if step.new is None)
 
     def _steps(self, after: Manifest) -> list[_Step]:
-        """Return what is to be done, view by view: rows go before they come again, columns of no rows after that."""
+        """Return the steps, view by view: rows are removed before they are written again, empty files after that."""
         had = {part.path: part for part in self._written.parts()}
         named = {part.path for part in after.parts()}
         self._made = {path: made for path, made in self._made.items() if path in named}
@@ -140,16 +141,16 @@ class LakeFolder:
             raise SimulationError(f"{what}; the next export ends it", file=str(self.place)) from why
 
     def _prune(self, steps: Iterable[_Step]) -> None:
-        """Remove the folders that are empty now."""
+        """Remove empty folders."""
         for step in steps:
             for folder in step.path.relative_to(self.place).parents[:-1]:
-                with suppress(OSError):  # where there are files
+                with suppress(OSError):  # it is not empty
                     (self.place / folder).rmdir()
 
     # -- after a kill --------------------------------------------------------------------------------------
 
     def mend(self) -> None:
-        """Put right what an export has left behind that did not come to its end."""
+        """Repair what an interrupted export has left behind."""
         self._check()
         moves = self._written.moves
         known = {*moves.values(), *(part.path for part in self._written.parts())}
@@ -159,7 +160,7 @@ class LakeFolder:
         if moves:
             for name, path in moves.items():
                 made, place = self.place / name, self.place / path
-                if made.exists():  # a file of effects does, as _check says; a view's that does not is written again
+                if made.exists():  # _check ensures files of effects; missing ones of views are written again
                     place.parent.mkdir(parents=True, exist_ok=True)
                     _put(place, _twin(made, made.with_suffix(".put")))
             os.sync()
@@ -171,9 +172,9 @@ class LakeFolder:
         self._aside.mkdir(exist_ok=True)
 
     def _check(self) -> None:
-        """Raise SimulationError where a file of effects is not there as it was written.
+        """Raise SimulationError if a file of effects is not there as it was written.
 
-        A view is written anew, for the database has it still.
+        A view is written again, because the database still has it.
         """
         for world in self.manifest.worlds.values():
             for part in world.parts:
@@ -197,10 +198,10 @@ class LakeFolder:
 
 @contextmanager
 def opened(place: Path, now: str) -> Iterator[LakeFolder]:
-    """Lend a lake's folder, which is made if it is not there.
+    """Lend a lake's folder, which is created if it is missing.
 
-    Raises SimulationError where another export is writing it, where the folder holds something else, or where it
-    cannot be written.
+    Raises SimulationError if another export is writing it, if the folder holds something else, or if it cannot be
+    written.
     """
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -245,7 +246,7 @@ def _read_manifest(place: Path, now: str) -> Manifest:
         where = ".".join(map(str, first["loc"]))
         raise SimulationError(f"{path}: no manifest of a lake ({where}: {first['msg']})", file=str(path)) from None
     manifest = Manifest(written_at=now)
-    _write_manifest(place, manifest)  # so that the folder is known to be one, whatever happens next
+    _write_manifest(place, manifest)  # so that the folder is known to be a lake, whatever happens next
     return manifest
 
 
@@ -253,7 +254,7 @@ def _read_manifest(place: Path, now: str) -> Manifest:
 
 
 def _put(path: Path, twin: Path | None) -> None:
-    """Rename a file to a path, in one step; None: remove what is there."""
+    """Rename a file to a path, in one step; None: remove the present file."""
     if twin is None:
         path.unlink(missing_ok=True)
     else:
@@ -261,7 +262,7 @@ def _put(path: Path, twin: Path | None) -> None:
 
 
 def _twin(path: Path, twin: Path) -> Path:
-    """Link a file to a further path, or copy it where there are no links; return that path."""
+    """Link a file to another path, or copy it if there are no links; return that path."""
     twin.unlink(missing_ok=True)
     try:
         twin.hardlink_to(path)
@@ -287,7 +288,7 @@ def _write(path: Path, document: bytes) -> None:
 
 
 def _sync_folder(place: Path) -> None:
-    with suppress(OSError):  # where folders cannot be synchronised
+    with suppress(OSError):  # folders cannot be synchronised everywhere
         fd = os.open(place, os.O_RDONLY)
         try:
             os.fsync(fd)

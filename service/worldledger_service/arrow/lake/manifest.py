@@ -1,4 +1,4 @@
-"""What the manifest of a lake says: which worlds are in it, how far, in which files, and how that is checked."""
+"""The manifest of a lake: its worlds, how far they have come, their files, and reading it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class _Model(BaseModel):
 
 
 class Choice(_Model):
-    """What belongs to the lake: the worlds of each of these, also such as come later, and whether the views do."""
+    """The content of a lake: the worlds of each of these, later ones included, and whether it has the views."""
 
     everything: bool = False
     experiments: list[str] = Field(default_factory=list)
     worlds: list[str] = Field(default_factory=list)
-    #: None: with the views, unless an earlier choice was another
+    #: None: with the views, unless an earlier choice was without
     views: bool | None = None
 
     def also(self, other: Choice) -> Choice:
-        """Return the choice of the worlds that either of the two means; of all worlds, if neither means any."""
+        """Return the choice of the worlds of both; of all worlds, if neither names any."""
         experiments = sorted({*self.experiments, *other.experiments})
         worlds = sorted({*self.worlds, *other.worlds})
         return Choice(
@@ -37,12 +37,12 @@ class Choice(_Model):
         )
 
     def includes(self, world_id: str, experiment: str | None) -> bool:
-        """Tell whether a world is meant."""
+        """Return whether a world is chosen."""
         return self.everything or world_id in self.worlds or experiment in self.experiments
 
 
 class Part(_Model):
-    """A file: its path in the folder, how many rows it has, its length."""
+    """A file: its path in the folder, the number of rows, its length."""
 
     path: str
     rows: int
@@ -53,17 +53,17 @@ _P = TypeVar("_P", bound=Part)
 
 
 class EffectsPart(Part):
-    """A file of effects; they are those from first_seq to last_seq."""
+    """A file of effects, from first_seq to last_seq."""
 
     first_seq: int
     last_seq: int
 
 
 class LakeWorld(_Model):
-    """A world of the lake: its identity, and the last effect that the lake has of it.
+    """A world of the lake: its identity, and its last effect in the lake.
 
-    ``checksum`` is that effect's, 64 hex digits: `worldledger verify WORLD --head LAST_SEQ:CHECKSUM` says whether the
-    log still leads there. ``first_seq`` is 1 unless the world came in by an export with --since.
+    ``checksum`` is that effect's, 64 hex digits: `worldledger verify WORLD --head LAST_SEQ:CHECKSUM` tells whether the
+    log still passes there. ``first_seq`` is 1 unless the world was first exported with --since.
     """
 
     world_uuid: str
@@ -75,17 +75,17 @@ class LakeWorld(_Model):
 
 
 class LakeView(_Model):
-    """A view of the lake. ``source`` tells from what its files were made: if that has changed, they are made anew."""
+    """A view of the lake. Its files are made again whenever ``source``, the digest of their sources, changes."""
 
     source: str
     parts: list[Part]
 
 
 class Manifest(_Model):
-    """What is in a lake. ``exports`` counts the exports that have changed it.
+    """The content of a lake. ``exports`` counts the exports that have changed it.
 
-    ``moves`` is there only while an export puts its files in their places, or if it was killed then: it tells for each
-    that is named elsewhere where it belongs.
+    ``moves`` is there only while an export moves its files to their places, or if it was killed then: it maps each file
+    that is elsewhere to its place.
     """
 
     format: Literal["worldledger-lake/1"] = FORMAT
@@ -104,7 +104,7 @@ class Manifest(_Model):
             yield from view.parts
 
     def moved(self, paths: Mapping[str, str]) -> Manifest:
-        """Return it with other paths for the files that are at these."""
+        """Return it with other paths for the files at these."""
 
         def there(parts: list[_P]) -> list[_P]:
             return [part.model_copy(update={"path": paths.get(part.path, part.path)}) for part in parts]
@@ -114,5 +114,5 @@ class Manifest(_Model):
         return self.model_copy(update={"worlds": worlds, "views": views})
 
     def document(self) -> bytes:
-        """Return it as it is written."""
+        """Return it in its written form."""
         return self.model_dump_json(indent=1, exclude=None if self.moves else {"moves"}).encode() + b"\n"

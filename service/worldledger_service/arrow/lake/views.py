@@ -1,10 +1,10 @@
 """The views of a lake.
 
-A view whose rows are one effect's each (those of single kinds, intents, observations) only grows with the logs: each
-export adds a file of what is new. Any other view is written anew, as a whole, if what it is made from has changed: the
-projections' cursors for views upon projections, the logs for the rest.
+A view with one row for each of some effects (those of single kinds, intents, observations) only grows with the logs:
+each export adds a file with the new rows. Any other view is written again, as a whole, if its sources have changed: the
+projections' cursors for views over projections, the logs for the rest.
 
-Each has a file, also if it has no rows, so that whoever asks it finds its columns.
+Each view has a file, even without rows, so that queries find its columns.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from worldledger_service.arrow.lake.manifest import LakeWorld, Part
 if TYPE_CHECKING:
     from worldledger_service.arrow.choosing import WorldSpan
 
-#: A view whose rows are one effect's each, of any kind; others are of one kind, as their definitions say.
+#: A view with one row for each effect of any kind; others are of one kind, as their definitions say.
 _OF_ANY_KIND: Final = "intents"
-#: The definition of a view whose rows are one effect's each, of one kind of effect.
+#: The definition of a view with one row for each effect of one kind.
 _OF_ONE_KIND: Final = re.compile(
     r"SELECT e\.world_id,\s(?:(?!\bOVER \()[^;])*?\be\.global_seq,(?:(?!\bOVER \()[^;])*"
     r"FROM \(?(?:public\.)?effects e"
     r"(?:\s+LEFT JOIN (?:public\.)?worlds w ON \(*w\.world_id = e\.world_id\)*)?"
     r"\s+WHERE \(?e\.kind = '(?P<kind>(?:[^']|'')+)'::text\)?;\s*"
 )
-#: What the lake has already, and what is worked out from the whole log whenever it is asked for.
+#: Views that the lake has already, and those that are computed from the whole log for every query.
 _LEFT_OUT: Final = ("effects", "verification", "effect_verification")
 #: Worlds in one statement.
 _TOGETHER: Final = 1000
@@ -68,7 +68,7 @@ cross join lateral (
     where world_id = s.world_id and global_seq > s.after_seq and global_seq <= s.until_seq
     order by global_seq) v
 """
-#: A large world by itself: PostgreSQL may have several processes read it.
+#: A large world separately: PostgreSQL may read it with several processes.
 _NEWS_OF_ONE: Final = """
 select * from analytics.{view}
 where world_id = {world} and global_seq > {span.after_seq} and global_seq <= {span.until_seq}
@@ -78,7 +78,7 @@ _LARGE: Final = 20_000
 
 
 class ViewOfDatabase(NamedTuple):
-    """A view as it is in the database; ``sql`` defines it."""
+    """A view in the database; ``sql`` defines it."""
 
     name: str
     sql: str
@@ -89,23 +89,23 @@ class ViewOfDatabase(NamedTuple):
 
     @property
     def grows(self) -> bool:
-        """Whether its rows are one effect's each."""
+        """True if it has one row for each of some effects."""
         return self.name == _OF_ANY_KIND or self.kind is not None
 
     @property
     def kind(self) -> str | None:
-        """The kind of these effects; None: they are of any kind, or its rows are not one effect's each."""
+        """The kind of these effects; None: any kind, or its rows are not one for each effect."""
         named = _OF_ONE_KIND.fullmatch(self.sql.strip()) if self.has_world and self.has_seq else None
         return None if named is None else named["kind"].replace("''", "'")
 
     @property
     def definition(self) -> str:
-        """A digest of what it says."""
+        """A digest of its definition."""
         return md5(self.sql.encode(), usedforsecurity=False).hexdigest()
 
 
 class Sources:
-    """From what views are made, as digests: if one stays the same, so do the views that are made from it."""
+    """The sources of views, as digests: if one stays the same, so do the views that are made from it."""
 
     def __init__(self, session: Session, worlds: Mapping[str, LakeWorld]) -> None:
         self._logs = _digest((name, world.last_seq, world.checksum) for name, world in sorted(worlds.items()))
@@ -114,7 +114,7 @@ class Sources:
         self._worlds = _digest(sorted(worlds))
 
     def of(self, view: ViewOfDatabase) -> str:
-        """Return what a view is made from."""
+        """Return the digest of a view's sources."""
         if view.grows:
             return view.definition
         made_from = self._cursors if view.is_projected else self._logs
@@ -124,14 +124,14 @@ class Sources:
 
 @contextmanager
 def in_parallel(session: Session) -> Iterator[None]:
-    """Let PostgreSQL read with several processes, as far as its settings do: views take most of their time there."""
+    """Let PostgreSQL read with several processes, as its settings allow: views spend most of their time there."""
     session.fetch("set max_parallel_workers_per_gather to default")
     yield
     session.fetch("set max_parallel_workers_per_gather = 0")
 
 
 def views_of(session: Session) -> list[ViewOfDatabase]:
-    """Return the views that belong in a lake, by name."""
+    """Return the views for a lake, by name."""
     return [ViewOfDatabase(*row) for row in session.fetch(_VIEWS)]
 
 
@@ -159,7 +159,7 @@ def write_news(
     *,
     even_empty: bool,
 ) -> list[Part]:
-    """Write the rows of a growing view that are of these effects into one file, if there are any, or ``even_empty``."""
+    """Write a growing view's rows for these effects into one file, if there are any, or ``even_empty``."""
     statements: list[str] = []
     for is_large, some in groupby(spans, lambda span: span.effects >= _LARGE):
         if is_large:
@@ -203,7 +203,7 @@ def _write(
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which a column is written: numbers of any length become doubles, what has no type texts."""
+    """Return a column's type in Parquet: numbers of any length become doubles, values without a type become texts."""
     if isinstance(kind, pa.OpaqueType):
         return pa.float64() if kind.type_name == "numeric" else kind.storage_type
     return pa.string() if pa.types.is_interval(kind) else kind

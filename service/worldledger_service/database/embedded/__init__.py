@@ -1,12 +1,12 @@
-"""A PostgreSQL of our own, under a folder: real, durable, and there only while somebody uses it.
+"""A PostgreSQL of our own, under a folder: real, durable, and running only while it is used.
 
-``attach(home)`` gives a running server. The first user sets up the data folder and starts a supervisor (a process
-in a session of its own); everybody else attaches to it at once; it stops some seconds after the last one let go.
-fsync stays on: an acknowledged row outlives a kill of any of the processes.
+``attach(home)`` returns a running server. The first user sets up the data folder and starts a supervisor (a process in
+a session of its own); later users attach to it at once; it stops some seconds after the last one has detached. fsync
+stays on: an acknowledged row survives a kill of any of the processes.
 
-What a home contains, and why data can be elsewhere: ``home.py`` and ``place.py``. Who locks what: ``supervisor.py``.
-Why not the wheel's own ``get_server``: it opens parent folders to the world, fails on spaces in the path and can
-kill unrelated processes; only the wheel's programs are used.
+``home.py`` and ``place.py`` describe the content of a home, and why data can be elsewhere; ``supervisor.py`` describes
+the locks. The wheel's own ``get_server`` is not used, because it opens parent folders to everyone, fails on spaces in
+the path and can kill unrelated processes; only the wheel's programs are used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["EmbeddedServer", "ServerState", "attach", "remove", "status", "stop"
 
 @dataclass(frozen=True)
 class EmbeddedServer:
-    """A server that answers, and how to log in.
+    """A running server, and how to log in.
 
     ``host`` is the folder of its Unix socket and ``port`` the number in the socket's name (and the TCP port on
     127.0.0.1 if one was asked for, ``tcp_port``); ``version`` is PostgreSQL's major version. The process ids are
@@ -51,7 +51,7 @@ class EmbeddedServer:
     tcp_port: int | None = None
 
     def url(self) -> str:
-        """Return the address as a URL, for asyncpg as it is, for SQLAlchemy as ``postgresql+asyncpg``."""
+        """Return the address as a URL, for asyncpg by default, for SQLAlchemy with ``postgresql+asyncpg``."""
         login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
         where = f"host={quote(self.host, safe='')}&port={self.port}"
         return f"postgresql://{login}@/{quote(self.database, safe='')}?{where}"
@@ -70,19 +70,19 @@ def attach(
 ) -> Iterator[EmbeddedServer]:
     """Use the embedded server of ``home`` for the length of a ``with`` block.
 
-    It may be called from a coroutine or a notebook too. It blocks until the server answers, which takes seconds where
-    it has to be started: an event loop that runs in this thread stands still meanwhile.
+    It may be called from a coroutine or a notebook too. It blocks until the server answers, which takes seconds if it
+    has to be started: an event loop in this thread stands still meanwhile.
 
-    The home and the database are made if absent. ``linger`` (seconds without users before the server stops),
-    ``tcp_port`` (listen on 127.0.0.1 too) and ``bin_dir`` (a folder of PostgreSQL programs to use instead of those
-    that are found) count when this call starts the server; a running one keeps its own, and refuses a
-    ``tcp_port`` that it does not have. ``start_timeout`` (seconds) covers everything until the server answers.
+    The home and the database are created if missing. ``linger`` (seconds without users before the server stops),
+    ``tcp_port`` (listen on 127.0.0.1 too) and ``bin_dir`` (a folder of PostgreSQL programs to use instead of those that
+    are found) apply if this call starts the server; a running one keeps its own, and a ``tcp_port`` that it does not
+    have is refused. ``start_timeout`` (seconds) covers everything until the server answers.
 
-    Any number of processes may do this at once, and nest it. If the supervisor is killed the server goes with it;
-    attach again to have it back, or ask with ``keep`` that this is watched for in the background, for as long as the
-    block runs, and the server started again at the same address. Raises ``EmbeddedServerError``.
+    Any number of processes may do this at once, and nest it. If the supervisor is killed the server ends with it;
+    attach again to start it again, or use ``keep`` to have it watched in the background, for as long as the block runs,
+    and started again at the same address. Raises ``EmbeddedServerError``.
     """
-    # What the supervisor, which loads this package, has no use for.
+    # The supervisor, which loads this package, does not need these.
     from worldledger_service.database.embedded.client import Starter, take_share  # noqa: PLC0415
     from worldledger_service.database.embedded.keeper import Keeper  # noqa: PLC0415
 
@@ -117,7 +117,7 @@ def attach(
 
 
 def status(home: Path) -> ServerState | None:
-    """Tell what runs for ``home``; None when nothing does. Starts and makes nothing.
+    """Return the state of the server of ``home``; None if it does not run. Starts and creates nothing.
 
     Raises ``EmbeddedServerError`` when the home cannot be read.
     """
@@ -136,7 +136,7 @@ def _supervised(home: Home) -> bool:
 
 
 def stop(home: Path, *, timeout: float = 60.0) -> bool:
-    """Stop the server of ``home`` in order, even under its users; true if there was one.
+    """Stop the server of ``home`` in order, even with users; return whether there was one.
 
     Raises ``EmbeddedServerError`` when it has not stopped after ``timeout`` seconds, or is another user's.
     """
@@ -176,10 +176,10 @@ def _runs(home: Path) -> bool:
 
 
 def remove(home: Path, *, timeout: float = 10.0) -> None:
-    """Delete the database of ``home`` for ever, also what is kept outside it; logs and lock files stay.
+    """Delete the database of ``home`` permanently, including data outside it; logs and lock files stay.
 
-    A server without users is stopped first. Raises ``EmbeddedServerError`` when somebody still uses it after
-    ``timeout`` seconds, or it cannot be deleted.
+    A server without users is stopped first. Raises ``EmbeddedServerError`` if it is still used after ``timeout``
+    seconds, or cannot be deleted.
     """
     try:
         found = open_home(home, create=False)

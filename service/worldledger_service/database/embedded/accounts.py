@@ -1,7 +1,7 @@
-"""Which operating-system user PostgreSQL runs as, and what the system's refusals mean to a person.
+"""Which operating-system user PostgreSQL runs as, and readable errors for what the system refuses.
 
-PostgreSQL refuses to run as root. An ordinary user runs it as itself; root runs it as an existing unprivileged
-user, to whom it gives the data folder and nothing else.
+PostgreSQL refuses to run as root. An ordinary user runs it as itself; root runs it as an existing unprivileged user, to
+which it gives only the data folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from worldledger.errors import EmbeddedServerError
 # The usual unprivileged users, best first: PostgreSQL's own, then the one that every system has.
 _UNPRIVILEGED: Final = ("postgres", "_postgres", "nobody")
 
-# A program of PostgreSQL sees this environment only: PG* variables of the caller must not reach it.
+# The environment of PostgreSQL's programs: PG* variables of the caller must not reach them.
 CLEAN_ENVIRONMENT: Final = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL": "C.UTF-8",
@@ -43,7 +43,7 @@ _ADVICE: Final = {
 
 
 def refusal(error: OSError, doing: str, path: Path) -> EmbeddedServerError:
-    """Map what the system refused (``doing``, e.g. "create the folder") at ``path`` to this project's error."""
+    """Map the system's refusal (``doing``, e.g. "create the folder") at ``path`` to this project's error."""
     reason = error.strerror or str(error) or type(error).__name__
     advice = _ADVICE.get(error.errno or 0, "see whether the path is right, or name another folder with --home")
     return EmbeddedServerError(f"cannot {doing} {path}: {reason}: {advice}", path=str(path), errno=error.errno)
@@ -51,7 +51,7 @@ def refusal(error: OSError, doing: str, path: Path) -> EmbeddedServerError:
 
 @dataclass(frozen=True)
 class Account:
-    """The user that the server runs as; ``switch`` is true when root has to change to it first."""
+    """The user that the server runs as; ``switch`` is true if root has to change to it first."""
 
     name: str
     uid: int
@@ -59,7 +59,7 @@ class Account:
     switch: bool
 
     def popen(self) -> dict[str, Any]:
-        """Return the arguments of ``subprocess.Popen`` that make a program run as this user."""
+        """Return the arguments of ``subprocess.Popen`` with which a program runs as this user."""
         if not self.switch:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
@@ -68,8 +68,8 @@ class Account:
 def choose(owners: Iterable[int] = ()) -> Account:
     """Choose the server's user.
 
-    An ordinary user: itself. Root: the first of ``owners`` (user ids: the owner of the data, of the home) who
-    is not root and is known to the system, then ``postgres``, then ``nobody``.
+    An ordinary user: itself. Root: the first of ``owners`` (user ids: the owner of the data, of the home) that is not
+    root and is known to the system, then ``postgres``, then ``nobody``.
 
     Raises ``EmbeddedServerError`` when root finds no unprivileged user.
     """
@@ -103,17 +103,17 @@ def _by_id(uid: int) -> pwd.struct_passwd | None:
 
 
 def can_enter(account: Account, folder: Path) -> bool:
-    """Tell whether the user reaches ``folder`` through all its parents; asks the system, so ACLs count too."""
+    """Return whether the user can reach ``folder`` through all its parents; asks the system, so ACLs count too."""
     if not account.switch:
         return os.access(folder, os.X_OK)
     return run_as(account, ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(folder)]).returncode == 0
 
 
 def run_as(account: Account, command: list[str], timeout: float = 30.0) -> subprocess.CompletedProcess[str]:
-    """Run a short program as the server's user, from ``/``, and give its exit code and output as text.
+    """Run a short program as the server's user, from ``/``, and return its exit code and output as text.
 
-    A program that cannot be executed at all has code 126. Raises ``EmbeddedServerError`` when the system does
-    not let root change its user, or the program does not end in ``timeout`` seconds.
+    A program that cannot be executed at all has code 126. Raises ``EmbeddedServerError`` if the system does not let
+    root change its user, or the program does not end within ``timeout`` seconds.
     """
     try:
         return subprocess.run(  # noqa: S603 - fixed programs, no shell text from outside

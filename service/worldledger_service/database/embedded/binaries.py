@@ -1,8 +1,8 @@
 """Where PostgreSQL's programs are: the embedded wheel, else PATH, else the distribution's usual folders.
 
-Only ``postgres`` and ``initdb`` are needed. A candidate counts when the server's user can execute it, which is
-tried, and when it is PostgreSQL 15 or newer. For data that exist, the first candidate of the data's major version
-counts: PostgreSQL reads no other version's data.
+Only ``postgres`` and ``initdb`` are needed. A candidate must be executable by the server's user, which is tried, and
+PostgreSQL 15 or newer. For existing data, the first candidate of the data's major version is used: PostgreSQL cannot
+read the data of other versions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Binaries:
 
     @property
     def initdb(self) -> str:
-        """The path of the program that makes a data folder."""
+        """The path of the program that creates a data folder."""
         return str(self.folder / "initdb")
 
 
@@ -68,7 +68,7 @@ def wheel_folder() -> Path | None:
 
 
 def candidates(chosen: Path | None = None) -> Iterator[tuple[Path, str]]:
-    """Return the folders to be tried, best first, each with where it is from; ``chosen`` excludes all others."""
+    """Return the folders to try, best first, each with its origin; ``chosen`` excludes all others."""
     if chosen is not None:
         yield chosen, "the folder that was named"
         return
@@ -95,8 +95,8 @@ def _version_in_path(folder: Path) -> tuple[int, ...]:
 def find(account: Account, copies: Path, *, major: int | None = None, chosen: Path | None = None) -> Binaries:
     """Find programs that ``account`` can execute, of the given major version if one is given.
 
-    As root, when the wheel lies where the server's user cannot read, its programs are copied under ``copies``.
-    Raises ``EmbeddedServerError``, which names all that was tried and why it did not do.
+    As root, if the wheel is where the server's user cannot read, its programs are copied under ``copies``. Raises
+    ``EmbeddedServerError``, which lists everything that was tried and why it failed.
     """
     tried: list[str] = []
     found: list[int] = []
@@ -131,7 +131,7 @@ def find(account: Account, copies: Path, *, major: int | None = None, chosen: Pa
 
 
 def _probe(folder: Path, origin: str, account: Account) -> Binaries | str:
-    """Run the programs as the server's user; return them, or the reason why they do not do."""
+    """Run the programs as the server's user; return them, or the reason why they cannot be used."""
     for name in ("initdb", "postgres"):
         answer = run_as(account, [str(folder / name), "--version"])
         if answer.returncode != 0:
@@ -167,7 +167,7 @@ def _copy_wheel(folder: Path, copies: Path) -> Path:
                 shutil.copytree(libraries, aside / libraries.name, symlinks=True)
             _make_readable(aside)
             aside.rename(target)
-        except OSError as error:  # shutil.Error is one
+        except OSError as error:  # includes shutil.Error
             shutil.rmtree(aside, ignore_errors=True)
             raise refusal(error, "copy PostgreSQL's programs to", target) from error
         for old in (*copies.glob("postgresql-*"), *copies.glob(".postgresql-*")):
@@ -177,7 +177,7 @@ def _copy_wheel(folder: Path, copies: Path) -> Path:
 
 
 def _make_readable(root: Path) -> None:
-    # A venv made under umask 077 has files that only its owner reads; these are programs, not secrets.
+    # A venv made under umask 077 has files that only its owner can read; these are programs, not secrets.
     for folder, _, files in os.walk(root):
         Path(folder).chmod(0o755)
         for name in files:

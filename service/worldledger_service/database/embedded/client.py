@@ -23,15 +23,15 @@ from worldledger_service.database.embedded.home import USER, Home, ServerState, 
 from worldledger_service.database.embedded.locks import FileLock
 from worldledger_service.running import run_blocking
 
-# Seconds between two looks at a lock or at the server's state.
+# Seconds between two checks of a lock or of the server's state.
 _LOOK: Final = 0.02
 
-# How many supervisors one user starts that end without a word before it gives up.
+# Most supervisors of one user that may end without a message before it gives up.
 _STARTS: Final = 3
 
 
 def take_share(users: FileLock, deadline: float, home: Home) -> None:
-    """Take the users' lock; a supervisor that is just stopping is waited for."""
+    """Take the users' lock; if a supervisor is just stopping, wait for it."""
     while not users.try_shared():
         if time.monotonic() > deadline:
             raise EmbeddedServerError(
@@ -43,7 +43,7 @@ def take_share(users: FileLock, deadline: float, home: Home) -> None:
 
 
 class Starter:
-    """Waits for a home's server, and starts its supervisor when there is none. The users' lock is held."""
+    """Waits for a home's server, and starts its supervisor if there is none. The users' lock is held."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Starter:
         self._trouble = ""
 
     def wait(self, database: str) -> ServerState:
-        """Return the state of a server that answers and has the database (made if absent).
+        """Return the state of a server that answers and has the database (created if missing).
 
-        Raises ``EmbeddedServerError``, with the supervisor's reason when this process started it.
+        Raises ``EmbeddedServerError``, with the supervisor's reason if this process started it.
         """
         try:
             while True:
@@ -78,7 +78,7 @@ class Starter:
                 state = self._home.read_state()
                 if state is not None and state.state == "ready":
                     self._check_port(state)
-                    # The state from before and after the answer: it was this server that answered.
+                    # The state before and after the answer is the same: this server answered.
                     if self._answers(state, database) and self._home.read_state() == state:
                         return state
                 if self._report is None:
@@ -99,7 +99,7 @@ class Starter:
         try:
             if not lock.try_exclusive():
                 return
-            # The supervisor that this process started, if it did, has ended: with a reason, perhaps.
+            # The supervisor that this process started, if it did, has ended, perhaps with a reason.
             self._hear_report(max(0.0, self._deadline - time.monotonic()))
             self._starts += 1
             if self._starts > _STARTS:
@@ -109,7 +109,7 @@ class Starter:
                     f" {self._home.supervisor_log}: {said or '(none)'}",
                     home=str(self._home.path),
                 )
-            self._home.delete("server.json")  # what a supervisor that was killed had told
+            self._home.delete("server.json")  # published by a supervisor that was killed
             self._spawn(lock)
         finally:
             lock.forget()  # the supervisor, if there is one now, keeps it
@@ -156,7 +156,7 @@ class Starter:
             )
 
     def _hear_report(self, seconds: float) -> None:
-        """Wait that long for the supervisor that this process started to say why it failed, and raise it."""
+        """Wait up to this long for the supervisor that this process started to report its failure, and raise it."""
         if self._report is not None and select.select([self._report], [], [], seconds)[0]:
             with os.fdopen(self._report, "rb") as pipe:
                 self._report = None
@@ -184,11 +184,11 @@ class Starter:
         password = self._home.password()
         if password is None:
             return False
-        # A loop of its own, which leaves the thread's current loop as it is; the caller may be a coroutine.
+        # A separate loop, which leaves the thread's current one as it is; the caller may be a coroutine.
         return run_blocking(self._connect(state, password, database), loop_factory=asyncio.new_event_loop)
 
     async def _connect(self, state: ServerState, password: str, database: str) -> bool:
-        """Tell whether the server answers and has the database; make the database if not."""
+        """Return whether the server answers and has the database; create the database if not."""
         import asyncpg  # noqa: PLC0415 - the supervisor imports this package and needs no driver
 
         passing = (  # the server is being started, or started again, or is full for the moment
@@ -196,7 +196,7 @@ class Starter:
             asyncpg.PostgresConnectionError,
             asyncpg.TooManyConnectionsError,
             asyncpg.InterfaceError,
-            OSError,  # TimeoutError is one
+            OSError,  # includes TimeoutError
         )
         login: dict[str, Any] = {"host": state.socket_dir, "port": state.port, "user": USER, "password": password}
         login |= {"timeout": max(1.0, self._deadline - time.monotonic()), "ssl": False}
@@ -209,10 +209,10 @@ class Starter:
                     await connection.execute(f"CREATE DATABASE {_quoted(database)}")
                 finally:
                     await connection.close()
-                return False  # the next look connects to it
+                return False  # the next check connects to it
             await connection.close()
         except (asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
-            return False  # another process was faster
+            return False  # another process was first
         except passing as error:
             self._trouble = str(error) or type(error).__name__
             return False
@@ -244,7 +244,7 @@ def _quoted(name: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the supervisor's environment: it must find our packages, whatever put them on our path."""
+    """Return the supervisor's environment: it must find our packages, however they came onto our path."""
     environment = dict(os.environ)
     ours = [str(path.resolve()) for path in (Path(worldledger.__file__).parents[1], Path(__file__).parents[3])]
     roots = [root for root in ours if root not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}]

@@ -1,7 +1,7 @@
-"""One PostgreSQL data folder: made, started, watched until ready, stopped. Without any knowledge of users.
+"""One PostgreSQL data folder: creating, starting, watching and stopping its server. It knows nothing of users.
 
-The durability settings are given on the server's command line, which no configuration file overrides: an
-acknowledged row is on disk.
+The durability settings are on the server's command line, which no configuration file can override: an acknowledged row
+is on disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _IMMEDIATE_STOP: Final = 10.0
 
 
 def _shared_buffers() -> str:
-    """Return how much memory the server may keep pages in: an eighth of the machine's, within bounds."""
+    """Return the size of the server's page cache: an eighth of the machine's memory, within bounds."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
@@ -55,18 +55,18 @@ _SETTINGS: Final = {
     "unix_socket_permissions": "0700",
     "max_connections": "100",
     "max_wal_size": "2GB",
-    # PostgreSQL's own default is 128 MB: a question to a log of a million effects takes a fifth longer with that.
+    # PostgreSQL's own default is 128 MB: with that, a query over a million effects takes a fifth longer.
     "shared_buffers": _shared_buffers(),
     "logging_collector": "off",
     "log_destination": "stderr",
 }
 
-# What PostgreSQL says while processes of a server that was killed are still ending: worth another try.
+# PostgreSQL's messages while processes of a killed server are still ending: another try may succeed.
 _PASSING: Final = ("pre-existing shared memory block", "lock file", "is being used by")
 
 
 def major_of(data: Path) -> int | None:
-    """Return the major version of a data folder, or None if there is no cluster yet (an empty folder is none).
+    """Return the major version of a data folder, or None if there is no cluster yet (as in an empty folder).
 
     Raises ``EmbeddedServerError`` for a folder with other things in it.
     """
@@ -85,7 +85,7 @@ def major_of(data: Path) -> int | None:
 
 
 def create(place: Place, binaries: Binaries, password: str, home: Home) -> None:
-    """Make a new cluster with initdb: beside its place first, then renamed, so half a cluster is never taken for one.
+    """Create a cluster with initdb: beside its place first, then renamed, so that an incomplete one is never used.
 
     Text is UTF-8, ordered by code point; passwords are SCRAM; pages have checksums. Raises ``EmbeddedServerError``.
     """
@@ -135,10 +135,10 @@ def _run_initdb(command: list[str], account: Account, output: int) -> int:
 
 
 def _locale(binaries: Binaries) -> list[str]:
-    """Choose code-point order by the means that this version has; the same order everywhere."""
+    """Choose code-point order by the means of this version; the same order everywhere."""
     if binaries.major >= 17:
         return ["--locale-provider=builtin", "--locale=C.UTF-8"]
-    # The system's C.UTF-8 where there is one (not on every macOS); plain C orders UTF-8 the same way.
+    # The system's C.UTF-8 if it exists (not on every macOS); plain C orders UTF-8 the same way.
     known = subprocess.run(
         ["/usr/bin/env", "locale", "-a"], env=CLEAN_ENVIRONMENT, capture_output=True, text=True, check=False
     )
@@ -147,7 +147,7 @@ def _locale(binaries: Binaries) -> list[str]:
 
 
 def set_password(place: Place, binaries: Binaries, password: str) -> None:
-    """Return the database user a new password while no server runs: the home's password file was lost.
+    """Give the database user a new password while no server runs: the home's password file was lost.
 
     Raises ``EmbeddedServerError``.
     """
@@ -172,7 +172,7 @@ def set_password(place: Place, binaries: Binaries, password: str) -> None:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A data folder that exists, with all that is needed to serve it."""
+    """An existing data folder, with everything needed to run its server."""
 
     place: Place
     binaries: Binaries
@@ -183,11 +183,11 @@ class Cluster:
     guard: Guard
 
     def clear_the_way(self, wait: Callable[[float], None]) -> int | None:
-        """See to what a former server left: end it if it is alive and ours, sweep its sockets.
+        """Remove what a former server left: end it if it is alive and ours, delete its sockets.
 
-        Gives the pid in a stale postmaster.pid that has been given to an unrelated process since, if any: that
-        process is left alone, and PostgreSQL is told not to mind it.
-        Raises ``EmbeddedServerError`` when a server that is not ours runs on the data folder.
+        Returns the pid in a stale postmaster.pid that was given to an unrelated process since, if any: that process is
+        left alone, and PostgreSQL is told to ignore it. Raises ``EmbeddedServerError`` if a server that is not ours
+        runs on the data folder.
         """
         recycled: int | None = None
         began = time.monotonic()
@@ -220,7 +220,7 @@ class Cluster:
         command = [self.binaries.postgres, "-D", str(self.place.data), "-k", f'"{self.socket_dir}"']
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
-        # pg_ctl's way to say "this pid is not a server": the checks for a server's leftovers stay in force.
+        # pg_ctl's way to say "this pid is not a server": the other checks for a server's leftovers stay in force.
         environment = {"PG_GRANDPARENT_PID": str(recycled)} if recycled else {}
         mark = log_size(self.home.server_log)
         output = self.home.open_log(self.home.server_log)
@@ -239,7 +239,7 @@ class Cluster:
 
 
 class Postmaster:
-    """A server that was started: the supervisor's child."""
+    """A started server: the supervisor's child."""
 
     def __init__(self, process: subprocess.Popen[bytes], cluster: Cluster, mark: int, watcher: Watcher | None) -> None:
         self.pid = process.pid
@@ -249,7 +249,7 @@ class Postmaster:
         self._watcher = watcher
 
     def ready(self) -> bool:
-        """Tell whether it accepts connections: postmaster.pid has our pid in line 1 and "ready" in line 8."""
+        """Return whether it accepts connections: postmaster.pid has our pid in line 1 and "ready" in line 8."""
         try:
             text = (self._cluster.place.data / "postmaster.pid").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -307,7 +307,7 @@ def _noted_pid(data: Path) -> int | None:
 
 
 def _last_words(log: Path, mark: int) -> str:
-    """Return what PostgreSQL said at the end, on one line: errors if there are any."""
+    """Return PostgreSQL's last messages, on one line: errors if there are any."""
     lines = [line.strip() for line in log_tail(log, mark, lines=40).splitlines() if line.strip()]
     errors = [line for line in lines if any(word in line for word in ("FATAL", "PANIC", "ERROR", "error:"))]
     return " / ".join((errors or lines)[-3:]) or "it said nothing"

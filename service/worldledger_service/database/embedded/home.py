@@ -1,4 +1,4 @@
-"""The files of a home: what ``--home`` names, and how its small files are read and written.
+"""The files of a home, the folder that ``--home`` names, and reading and writing the small ones.
 
 ::
 
@@ -40,7 +40,7 @@ _LOG_LIMIT: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ServerState:
-    """What the supervisor tells in ``server.json``; true only while ``supervisor.lock`` is held."""
+    """The content of ``server.json``; valid only while ``supervisor.lock`` is held."""
 
     state: Literal["starting", "ready", "stopping"]
     supervisor_pid: int
@@ -69,23 +69,23 @@ class Home:
 
     @property
     def state_file(self) -> Path:
-        """What the supervisor tells about the server."""
+        """The file with the state of the server."""
         return self.path / "server.json"
 
     @property
     def server_log(self) -> Path:
-        """What PostgreSQL says."""
+        """PostgreSQL's log."""
         return self.path / "logs" / "postgres.log"
 
     @property
     def supervisor_log(self) -> Path:
-        """What the supervisor says."""
+        """The supervisor's log."""
         return self.path / "logs" / "supervisor.log"
 
     # -- small files ---------------------------------------------------------------------------------------
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:
-        """Write a small private file (0600) of the home, on disk when this returns unless it need not be durable.
+        """Write a small private file (0600) of the home, on disk on return unless it need not be durable.
 
         Raises ``EmbeddedServerError``.
         """
@@ -110,7 +110,7 @@ class Home:
             raise refusal(error, "write", target) from error
 
     def read(self, name: str) -> str | None:
-        """Read a small file of the home without its last newline; None when there is none."""
+        """Read a small file of the home without its last newline; None if there is none."""
         target = self.path / name
         try:
             text = target.read_text(encoding="utf-8", errors="surrogateescape")
@@ -128,7 +128,7 @@ class Home:
             raise refusal(error, "delete", self.path / name) from error
 
     def _adopt(self, fd: int) -> None:
-        # Root at work in someone's home leaves that home's files to its owner.
+        # Root, working in another user's home, leaves its files to that user.
         if os.geteuid() == 0:
             owner = self.path.stat()
             if owner.st_uid != 0:
@@ -137,11 +137,11 @@ class Home:
     # -- the server's state and password -------------------------------------------------------------------
 
     def write_state(self, state: ServerState) -> None:
-        """Publish what the supervisor serves."""
+        """Publish the state of the server."""
         self.write("server.json", json.dumps(asdict(state)) + "\n", durable=False)
 
     def read_state(self) -> ServerState | None:
-        """Read what a supervisor published last; None when there is nothing (or nothing of this version)."""
+        """Return the last published state; None if there is none (or none of this version)."""
         text = self.read("server.json")
         if text is None:
             return None
@@ -155,7 +155,7 @@ class Home:
         return self.read("password") or None
 
     def make_password(self) -> str:
-        """Draw a new password, keep it in the home and give it."""
+        """Create a new password, keep it in the home and return it."""
         password = secrets.token_urlsafe(24)
         self.write("password", password + "\n")
         return password
@@ -163,7 +163,7 @@ class Home:
     # -- logs ----------------------------------------------------------------------------------------------
 
     def open_log(self, path: Path) -> int:
-        """Open a log for appending (0600) and give the descriptor, which the caller closes."""
+        """Open a log for appending (0600) and return the descriptor, which the caller closes."""
         try:
             if not path.parent.exists():
                 path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -180,7 +180,7 @@ class Home:
             os.chown(folder, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
     def rotate_logs(self) -> None:
-        """Set logs aside that have grown too long; for the holder of the supervisor's lock, before one is opened."""
+        """Rotate logs that are too long; for the holder of the supervisor's lock, before one is opened."""
         for log in (self.server_log, self.supervisor_log):
             with suppress(OSError):
                 if log.stat().st_size > _LOG_LIMIT:
@@ -188,7 +188,7 @@ class Home:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to disk: a rename is durable only after this. Raises ``OSError``."""
+    """Sync the names in a folder to disk: only then is a rename durable. Raises ``OSError``."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -197,7 +197,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def log_size(log: Path) -> int:
-    """Return the length of a log in bytes, 0 when there is none: the mark from which ``log_tail`` reads."""
+    """Return the length of a log in bytes, 0 if there is none: the position from which ``log_tail`` reads."""
     try:
         return log.stat().st_size
     except OSError:
@@ -205,7 +205,7 @@ def log_size(log: Path) -> int:
 
 
 def log_tail(log: Path, since: int = 0, lines: int = 8) -> str:
-    """Return the last lines that were written to a log after the byte ``since``; empty when there are none."""
+    """Return the last lines that were written to a log after the byte ``since``; empty if there are none."""
     try:
         with log.open("rb") as file:
             file.seek(max(since, log_size(log) - 8192))
@@ -216,13 +216,13 @@ def log_tail(log: Path, since: int = 0, lines: int = 8) -> str:
 
 
 def open_home(path: Path, *, create: bool = True) -> Home:
-    """Find the home folder, and create it if it is absent and ``create`` is true.
+    """Find the home folder, and create it if it is missing and ``create`` is true.
 
-    A new home is private: 0700, and for root 0710 with the group of the server's user, who may pass through
-    it to the data folder but can list nothing. Folders that exist keep their modes and owners.
+    A new home is private: 0700, and for root 0710 with the group of the server's user, which may pass through it to the
+    data folder but cannot list anything. Existing folders keep their modes and owners.
 
-    Raises ``EmbeddedServerError`` when the path cannot be used; ``FileNotFoundError`` when it is absent and
-    was not to be created.
+    Raises ``EmbeddedServerError`` if the path cannot be used; ``FileNotFoundError`` if it is missing and was not to be
+    created.
     """
     try:
         resolved = Path(path).expanduser().resolve()
@@ -246,7 +246,7 @@ def open_home(path: Path, *, create: bool = True) -> Home:
 
 
 def _create(path: Path) -> None:
-    """Create the folder in one step, mode and group included: another process may look at it at once."""
+    """Create the folder in one step, mode and group included: another process may use it at once."""
     account = choose()
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{path.name[:64]}.", dir=path.parent))
@@ -257,6 +257,6 @@ def _create(path: Path) -> None:
         aside.rename(path)
     except OSError as error:
         aside.rmdir()
-        # ENOTEMPTY, EEXIST: another process was faster, and its folder is in use already.
+        # ENOTEMPTY, EEXIST: another process was first, and its folder is in use already.
         if error.errno not in {errno.ENOTEMPTY, errno.EEXIST} or not path.is_dir():
             raise

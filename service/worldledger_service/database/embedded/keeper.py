@@ -1,8 +1,8 @@
-"""The keeper: a long-lived user's watch over the supervisor, which has it started again if it was killed.
+"""The keeper: a long-lived user's watch over the supervisor, which starts it again if it was killed.
 
-A supervisor that ends in order (SIGTERM, ``stop``) takes ``server.json`` away with it; one that was killed, or could
-not keep the server for the time being, leaves it behind. Only after the latter does the keeper act, so that an ordered
-stop stays one. The address is the same again, and pools of connections come back by themselves.
+A supervisor that ends in order (SIGTERM, ``stop``) removes ``server.json``; one that was killed, or could not keep the
+server for the time being, leaves it behind. The keeper acts only in the latter case, so that an ordered stop is final.
+The address stays the same, and connection pools recover by themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Keeper:
     def __init__(
         self, home: Home, users: FileLock, starter: Callable[[float, threading.Event], Starter], database: str
     ) -> None:
-        """Keep the supervisor of ``home``; ``starter`` is given a deadline and an event that says to give up."""
+        """Keep the supervisor of ``home``; ``starter`` takes a deadline and an event that tells it to give up."""
         self._home = home
         self._users = users
         self._starter = starter

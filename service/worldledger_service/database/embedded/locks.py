@@ -2,10 +2,10 @@
 
 Two files in a home make the whole protocol between users and supervisor (see ``supervisor.py``):
 
-- ``supervisor.lock``: exclusive, held by the one supervisor for its life. Who wants to start one takes the lock
-  first and hands the open descriptor down, so there is no moment in which two could be started.
-- ``users.lock``: shared, held by each process that uses the server. The supervisor takes it exclusively before
-  it stops the server and keeps it until the server is gone.
+- ``supervisor.lock``: exclusive, held by the one supervisor for its life. A process that wants to start one takes the
+  lock first and passes the open descriptor on, so that two can never be started at once.
+- ``users.lock``: shared, held by each process that uses the server. The supervisor takes it exclusively before it stops
+  the server and keeps it until the server is gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from worldledger_service.database.embedded.accounts import refusal
 
 
 class FileLock:
-    """An open lock file. Not held at first; descriptors are not inherited unless handed down on purpose."""
+    """An open lock file. Not held at first; descriptors are inherited only on purpose."""
 
     def __init__(self, path: Path, fd: int | None = None) -> None:
         """Open (or create, 0600) the lock file; ``fd`` adopts an open descriptor that may hold it already."""
@@ -35,16 +35,16 @@ class FileLock:
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             owner = path.parent.stat().st_uid
             if os.geteuid() == 0 and os.fstat(self.fd).st_uid != owner:
-                os.fchown(self.fd, owner, -1)  # root at work in someone's home must not lock its owner out
+                os.fchown(self.fd, owner, -1)  # root, working in another user's home, must not lock that user out
         except OSError as error:
             raise refusal(error, "open the lock file", path) from error
 
     def try_shared(self) -> bool:
-        """Take the lock together with others; false when somebody holds it exclusively."""
+        """Take the lock together with others; False if another process holds it exclusively."""
         return self._try(fcntl.LOCK_SH)
 
     def try_exclusive(self) -> bool:
-        """Take the lock alone; false when anybody else holds it."""
+        """Take the lock alone; False if another process holds it."""
         return self._try(fcntl.LOCK_EX)
 
     def _try(self, kind: int) -> bool:
@@ -57,18 +57,18 @@ class FileLock:
         return True
 
     def release(self) -> None:
-        """Let go of the lock, also for descriptors that forked children have inherited."""
+        """Release the lock, also for descriptors that forked children have inherited."""
         fcntl.flock(self.fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Let go and close; a second call does nothing, and a forked child lets go of nothing of its parent's."""
+        """Release and close; a second call does nothing, and a forked child does not release its parent's lock."""
         if self.fd >= 0:
             if os.getpid() == self._owner:
                 self.release()
             self.forget()
 
     def forget(self) -> None:
-        """Close this process's descriptor only: a child that inherited it keeps the lock."""
+        """Close only this process's descriptor: a child that inherited it keeps the lock."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -78,11 +78,11 @@ class FileLock:
         os.utime(self.fd)
 
     def touched(self) -> int:
-        """Return the time of the last use, in nanoseconds of the file's clock: to be compared for change only."""
+        """Return the time of the last use, in nanoseconds of the file's clock: compare it for change only."""
         return os.fstat(self.fd).st_mtime_ns
 
     def in_place(self) -> bool:
-        """Tell whether the path still leads to this very file (false after the home was deleted)."""
+        """Return whether the path still leads to this very file (False after the home was deleted)."""
         try:
             return os.path.samestat(self.path.stat(), os.fstat(self.fd))
         except OSError:

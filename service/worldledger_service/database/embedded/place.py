@@ -1,19 +1,19 @@
-"""Where a home's data folder and socket live: in the home, unless the server's user or the socket cannot.
+"""Where a home's data folder and socket are: in the home, unless that is impossible.
 
-Two things can make the home itself unfit.
+There are two reasons why the home itself cannot be used.
 
-*The server's user cannot reach it.* As root the server runs as another user, and a home such as
-``/root/ledger`` lies behind a folder that this user may not enter. No parent is ever opened up for it.
-Instead the data go to a folder of their own beside other services' data (``/var/lib/worldledger-<random>``:
-root's, 0710, the server's group; in it ``data/`` and ``run/``, 0700, the user's), and the home keeps its path in
-``data-location``. (Handing PostgreSQL an open descriptor of the folder and ``/proc/self/fd/N`` as its path works
-too, but only on Linux, with /proc mounted, and no tool could be used on such a server.) The name is random rather
-than derived from the home's path, so a home that was deleted and made anew never meets old data;
-``origin`` in that folder names the home, for the administrator.
+*The server's user cannot reach it.* As root the server runs as another user, and a home such as ``/root/ledger`` is
+behind a folder that this user may not enter. Permissions of parent folders are never changed. Instead the data go to a
+folder of their own beside other services' data (``/var/lib/worldledger-<random>``: root's, 0710, the server's group; in
+it ``data/`` and ``run/``, 0700, the user's), and the home keeps its path in ``data-location``.
+(Passing PostgreSQL an open descriptor of the folder and ``/proc/self/fd/N`` as its path works too, but only on Linux,
+with /proc mounted, and no tool could be used on such a server.) The name is random rather than derived from the home's
+path, so that a home that was deleted and created again never meets old data; ``origin`` in that folder names the home,
+for the administrator.
 
-*The socket's path is unfit.* The system limits it to about 100 bytes, and a comma in it would be read as a
-list of hosts. Then the socket goes to a private folder (0700, the server's user) with a random name in /tmp, whose
-path ``socket-location`` keeps; it is deleted when the server stops.
+*The path of the socket is invalid.* The system limits it to about 100 bytes, and a comma in it would be read as a list
+of hosts. Then the socket goes to a private folder (0700, the server's user) with a random name in /tmp, whose path is
+in ``socket-location``; it is deleted when the server stops.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Place:
 
 
 def settle(home: Home) -> Place:
-    """Decide where the data of this home are, once: what was decided before is kept.
+    """Decide where the data of this home are, once: an earlier decision is kept.
 
-    Only the supervisor calls this. Raises ``EmbeddedServerError`` when the data are gone, out of reach of the
-    server's user, or another user's.
+    Only the supervisor calls this. Raises ``EmbeddedServerError`` if the data are gone, out of reach of the server's
+    user, or another user's.
     """
     root = located(home)
     account = choose(_owners(root, home.path))
@@ -85,7 +85,7 @@ def settle(home: Home) -> Place:
 
 
 def located(home: Home) -> Path:
-    """Return the folder in which this home's data are (or will be, unless it turns out unfit)."""
+    """Return the folder with this home's data (or their future folder, unless it turns out to be unusable)."""
     pointed = home.read(POINTER)
     if not pointed:
         return home.path
@@ -96,7 +96,7 @@ def located(home: Home) -> Path:
             " folder back, or name another folder with --home to begin anew",
             home=str(home.path),
         )
-    # A copied home must not share its data with the first one, and no pointer may lead root to other folders.
+    # A copied home must not share its data with the original, and no pointer may lead root to other folders.
     try:
         origin = (root / "origin").read_text(encoding="utf-8", errors="surrogateescape").removesuffix("\n")
         ours = root.stat().st_uid == 0 and root.name.startswith(_PREFIX)
@@ -143,9 +143,9 @@ def _outside(home: Home, account: Account) -> Path:
 
 
 def make_private(folder: Path, account: Account) -> None:
-    """Make a folder (0700) that belongs to the server's user; one that exists must be just that.
+    """Create a folder (0700) of the server's user; an existing one must be just that.
 
-    Never follows a symbolic link, and never changes the owner of a folder that it did not make.
+    Never follows a symbolic link, and never changes the owner of an existing folder.
     """
     try:
         try:
@@ -176,7 +176,7 @@ def _is_private(folder: Path, account: Account) -> bool:
 
 
 def socket_folder(home: Home, place: Place, port: int) -> Path:
-    """Return the folder for the server's socket, made and private; raises ``EmbeddedServerError``."""
+    """Return the folder for the server's socket, created and private; raises ``EmbeddedServerError``."""
     folder = place.root / "run"
     if fits_a_socket(folder, port):
         make_private(folder, place.account)
@@ -203,13 +203,13 @@ def socket_folder(home: Home, place: Place, port: int) -> Path:
 
 
 def fits_a_socket(folder: Path, port: int) -> bool:
-    """Tell whether PostgreSQL and its clients can use a socket in this folder."""
+    """Return whether PostgreSQL and its clients can use a socket in this folder."""
     path = str(folder / f".s.PGSQL.{port}")
     return _FIT_FOR_A_SOCKET.fullmatch(path) is not None and len(os.fsencode(path)) <= _SOCKET_PATH_LIMIT
 
 
 def sweep_sockets(folder: Path) -> None:
-    """Delete what a server that is certainly dead left in its socket folder, lock files included."""
+    """Delete what a dead server left in its socket folder, lock files included."""
     for left in folder.glob(".s.PGSQL.*"):
         with suppress(OSError):
             left.unlink()
@@ -227,7 +227,7 @@ def drop_socket_folder(home: Home) -> None:
 
 
 def remove(home: Home) -> None:
-    """Delete the data and all that belongs to them; lock files stay. The caller holds both locks."""
+    """Delete the data and everything that belongs to them; lock files stay. The caller holds both locks."""
     root = located(home)
     drop_socket_folder(home)
     try:

@@ -1,7 +1,7 @@
-"""Processes: whose is a pid, and how a server is made to end with its supervisor.
+"""Processes: identifying the process of a pid, and ending a server with its supervisor.
 
-A pid in a file says little: it may have been given to another process since. Before anything is done because of
-one, ``relation`` asks the system what that process is.
+A pid in a file proves little: it may have been given to another process since. Before acting on one, ``relation`` asks
+the system what that process is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from worldledger_service.database.embedded.accounts import CLEAN_ENVIRONMENT, Account, refusal, run_as
 
-# The mark by which a server of ours is known on its command line, and in the process list.
+# The mark of our servers on their command lines, and in the process list.
 CLUSTER_NAME: Final = "worldledger"
 
 Guard = Literal["signal", "pipe"]
@@ -29,16 +29,16 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class Relation(enum.Enum):
-    """What the process of a pid found in a file is to us."""
+    """The relation of a pid found in a file to us."""
 
     GONE = "gone"
     OURS = "ours"  # a server on this data folder, started by a supervisor
-    FOREIGN = "foreign"  # a server on this data folder that somebody started by hand
+    FOREIGN = "foreign"  # a server on this data folder that was started in another way
     STRANGER = "stranger"  # an unrelated process that was given the same pid
 
 
 def relation(pid: int, data: Path) -> Relation:
-    """Tell what the process ``pid`` has to do with the data folder."""
+    """Return the relation of the process ``pid`` to the data folder."""
     command = _command_line(pid)
     if command is None:
         return Relation.GONE
@@ -49,7 +49,7 @@ def relation(pid: int, data: Path) -> Relation:
 
 
 def _command_line(pid: int) -> list[str] | None:
-    """Return a process's arguments; empty for one without any (a zombie), None when there is no such process."""
+    """Return a process's arguments; empty for one without any (a zombie), None if there is no such process."""
     if not _exists(pid):
         return None
     if Path("/proc/self/cmdline").exists():
@@ -74,11 +74,11 @@ def _exists(pid: int) -> bool:
 
 
 def _works_in(pid: int, command: list[str], data: Path) -> bool:
-    """Tell whether a server's process works in the data folder: it changes to it, and -D names it."""
+    """Return whether a server's process works in the data folder: it changes to it, and -D names it."""
     try:
         return Path(f"/proc/{pid}/cwd").samefile(data)
     except OSError:
-        # No /proc, or no permission to look: the arguments. Joined, because ps gives no quotes around spaces.
+        # No /proc, or no permission: use the arguments. Joined, because ps gives no quotes around spaces.
         return f" -D {data} " in f" {' '.join(command)} "
 
 
@@ -93,11 +93,11 @@ def launch(
     environment: dict[str, str] | None = None,
     ends_with_us: signal.Signals | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program as the server's user, from ``/``, its output going to the descriptor ``output``.
+    """Start a program as the server's user, from ``/``, with its output going to the descriptor ``output``.
 
-    With ``ends_with_us`` (Linux only) the kernel sends that signal to it when this process dies, however it dies.
-    Call it from the main thread: the kernel watches the thread that started the program.
-    Raises ``EmbeddedServerError`` when the program cannot be started.
+    With ``ends_with_us`` (Linux only) the kernel sends that signal to it when this process dies in any way. Call it
+    from the main thread: the kernel watches the thread that started the program. Raises ``EmbeddedServerError`` if the
+    program cannot be started.
     """
     try:
         return subprocess.Popen(  # noqa: S603 - the programs that binaries.py found, our own arguments
@@ -118,7 +118,7 @@ def launch(
 
 
 def _death_signal(number: signal.Signals) -> Callable[[], None]:
-    """Return a function for the child, run just before exec.
+    """Return a function that the child runs just before exec.
 
     It runs after the change of user, which would have cleared the setting again (prctl(2), PR_SET_PDEATHSIG).
     """
@@ -136,7 +136,7 @@ def _death_signal(number: signal.Signals) -> Callable[[], None]:
 class Watcher:
     """Sends SIGINT to a server when this process dies: for systems without a signal for that.
 
-    A shell waits on a pipe that only this process can write to, and never does: the pipe's end is our death.
+    A shell waits on a pipe that only this process can write to, and never does: the end of the pipe is our death.
     """
 
     def __init__(self, pid: int, account: Account) -> None:
@@ -158,7 +158,7 @@ class Watcher:
             os.close(read_end)
 
     def dismiss(self) -> None:
-        """End the watch without a signal; the server has ended (its pid may be another's soon)."""
+        """End the watch without a signal; the server has ended (its pid may be reused soon)."""
         self._shell.kill()
         self._shell.wait()
         os.close(self._write_end)

@@ -1,22 +1,22 @@
-"""The process that keeps one embedded PostgreSQL alive for as long as anybody uses it.
+"""The process that keeps one embedded PostgreSQL running for as long as it is used.
 
 ``python -m worldledger_service.database.embedded.supervisor --home H``; ``attach`` starts it, in a session of its own,
-so that Ctrl-C in a terminal reaches no server that others use.
+so that Ctrl-C in a terminal does not reach a server that others use.
 
 The protocol (locks.py has the two files)
 
 - A user takes ``users.lock`` shared first. Holding it, it tries ``supervisor.lock``: if that is free there is no
-  supervisor, and it starts one, which inherits the lock. Else it waits for ``server.json`` to say "ready".
-- The supervisor tries ``users.lock`` exclusively every 0.2 s. It succeeds only while nobody uses the server; after
-  ``linger`` seconds of that it keeps the lock, stops the server, gives up ``supervisor.lock``, and only then
-  ``users.lock``. So a user that comes meanwhile waits for the first lock and then finds no supervisor: it never
-  meets a server that is about to stop.
-- Killed users let go by themselves (the kernel does it). When the supervisor is killed, the kernel (or a watcher)
-  shuts the server down, and the next user's supervisor waits for the end of it. A user that stays for long has a
-  keeper (keeper.py), which starts that supervisor.
+  supervisor, and it starts one, which inherits the lock. Otherwise it waits for ``server.json`` to say "ready".
+- The supervisor tries ``users.lock`` exclusively every 0.2 s. It succeeds only while the server has no users; after
+  ``linger`` seconds of that it keeps the lock, stops the server, releases ``supervisor.lock``, and only then
+  ``users.lock``. So a user that comes meanwhile waits for the first lock and then finds no supervisor: it never meets a
+  server that is about to stop.
+- The kernel releases the locks of killed users. When the supervisor is killed, the kernel (or a watcher) shuts the
+  server down, and the next user's supervisor waits for its end. A long-lived user has a keeper (keeper.py), which
+  starts that supervisor.
 
-A server that ends uncalled is started again at once; what it had acknowledged is in its log. SIGTERM stops the
-server in order, also under its users.
+A server that ends unexpectedly is started again at once; what it had acknowledged is in its log. SIGTERM stops the
+server in order, even with users.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Supervisor:
         self._state = ServerState("starting", os.getpid(), tcp_port=tcp_port)
         self._postmaster: Postmaster | None = None
         self._served = False
-        #: whether the server ran and then could not be kept: what tells of an ordered stop is then left undone
+        #: whether the server ran and then could not be kept: then the signs of an ordered stop are not left
         self.gave_up = False
         self._stop_ordered = False
         self._idle_since: float | None = None
@@ -96,7 +96,7 @@ class Supervisor:
         self._served = True
 
     def serve(self) -> None:
-        """Keep the server alive until nobody uses it. Raises ``EmbeddedServerError`` when it cannot be kept."""
+        """Keep the server running until it has no users. Raises ``EmbeddedServerError`` if it cannot be kept."""
         try:
             self._keep()
         except EmbeddedServerError:
@@ -113,7 +113,7 @@ class Supervisor:
                 return
 
     def finish(self) -> None:
-        """Stop the server, leave nothing behind, and give up the locks in the order that the protocol needs."""
+        """Stop the server, clean up, and release the locks in the protocol's order."""
         in_place = self._lock.in_place()
         if self._postmaster is not None and self._postmaster.exit_code() is None:
             why = ("ordered" if self._stop_ordered else "nobody uses it") if in_place else "the home was deleted"
@@ -150,9 +150,9 @@ class Supervisor:
         return made
 
     def _bring_up(self, limit: float) -> None:
-        """Start the server until it is ready; try again for ``limit`` seconds if there is hope.
+        """Start the server until it is ready; retry for ``limit`` seconds if there is hope.
 
-        There is, if it ran before, or if only a killed server's last processes stand in its way.
+        There is hope if it ran before, or if only a killed server's last processes are in its way.
         """
         give_up = time.monotonic() + limit
         delays = Backoff(0.05, 1.0)
@@ -188,19 +188,19 @@ class Supervisor:
         except EmbeddedServerError as error:
             if not self._served:
                 raise
-            _log.warning("%s", error)  # a full disk, say: no reason to take a running server away
+            _log.warning("%s", error)  # a full disk, say: not a reason to stop a running server
 
     # -- watching ------------------------------------------------------------------------------------------
 
     def _nobody_left(self) -> bool:
-        """Tell whether nobody has used the server for the linger; if so, the users' lock stays ours."""
+        """Return whether the server has had no users for the linger; if so, the users' lock is kept."""
         if not self._users.try_exclusive():
             self._idle_since = None
             return False
         now = time.monotonic()
         last_use = self._users.touched()
         if self._idle_since is None or last_use != self._last_use:
-            # Someone may have come and gone between two looks: the linger begins with the last use.
+            # A user may have come and gone between two checks: the linger begins with the last use.
             self._idle_since, self._last_use = now, last_use
         if now - self._idle_since >= self._linger:
             return True
@@ -225,12 +225,12 @@ class Supervisor:
 
 
 def supervise(supervisor: Supervisor, report: int | None) -> int:
-    """Live a supervisor's life; tell the process that started it (pipe ``report``) why it failed, if it does."""
+    """Run a supervisor; report a failure to the process that started it (pipe ``report``)."""
     failure = ""
     try:
         supervisor.start()
         if report is not None:
-            os.close(report)  # nothing to complain of
+            os.close(report)  # no failure to report
             report = None
         supervisor.serve()
     except _StopOrderedError:
@@ -257,10 +257,10 @@ def _tell(report: int, text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a supervisor as the command line says; gives the exit code.
+    """Run a supervisor as the command line says; return the exit code.
 
-    Exit codes: 0 after an orderly life, 1 when the server could not be started or kept, 3 when the home has a
-    supervisor already.
+    Exit codes: 0 after an orderly life, 1 if the server could not be started or kept, 3 if the home already has a
+    supervisor.
     """
     parser = argparse.ArgumentParser(prog="supervisor", description="Keep a home's embedded PostgreSQL alive.")
     parser.add_argument("--home", type=Path, required=True)
@@ -274,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     if options.detach and os.fork() != 0:
-        os._exit(0)  # the starter waits for this process only; the child is nobody's zombie
+        os._exit(0)  # the starter waits for this process only; the child does not become a zombie
     os.umask(0o077)
     home = open_home(options.home, create=options.lock_fd is None)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s [%(process)d] %(message)s")
