@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx2
 import jsonschema_rs
+import pytest
+import pytest_asyncio
 
 from tests.api.chess import new_game, started
-from tests.api.helpers import problem
+from tests.api.helpers import problem, serving
 from tests.api.live import made
+from tests.conftest import Servers
 
 from .helpers import (
     BEFORE_FORCED_MATE,
@@ -22,6 +26,23 @@ from .helpers import (
     step,
     stepped,
 )
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
+    """Return a superuser's address of a migrated database that these tests share."""
+    url = servers.create(server_kind, servers.template(server_kind))
+    yield url
+    servers.drop(server_kind, url)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(shared_url: str) -> AsyncIterator[httpx2.AsyncClient]:
+    """Talk to one service for all of these tests."""
+    async with serving(shared_url) as served, httpx2.AsyncClient(base_url=served.url, timeout=60) as found:
+        yield found
 
 
 async def test_an_episode_lasts_from_call_to_call(client: httpx2.AsyncClient) -> None:
@@ -170,9 +191,9 @@ async def test_which_episode_is_meant_must_be_clear(client: httpx2.AsyncClient) 
 
 async def test_an_episode_is_resumed_where_it_stands(client: httpx2.AsyncClient) -> None:
     """A reset that resumes gives the present observation; any live game can be gone on with."""
-    await reset(client, episode_id="e", agent_color="white", seed=2)
-    seen = await stepped(client, "e", "e2e4")
-    again = await reset(client, episode_id="e", resume=True)
+    await reset(client, episode_id="later", agent_color="white", seed=2)
+    seen = await stepped(client, "later", "e2e4")
+    again = await reset(client, episode_id="later", resume=True)
     assert {name: again[name] for name in ("fen", "legal_moves", "done", "reward")} == {
         name: seen[name] for name in ("fen", "legal_moves", "done", "reward")
     }
