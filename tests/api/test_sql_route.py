@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pyarrow as pa
 import pytest
+import pytest_asyncio
 from fastapi import FastAPI
 from worldledger_service.api import sql
 from worldledger_service.app import create_app
@@ -20,19 +21,20 @@ from worldledger_service.database.analytics.asking import Answer, ask
 from .helpers import draft, problem, settings, wait_for
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
-async def bounded(database_url: str) -> AsyncIterator[FastAPI]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bounded(shared_url: str) -> AsyncIterator[FastAPI]:
     """Run an application that gives at most 100 rows."""
-    app = create_app(settings(sql_max_rows=100), database_url)
+    app = create_app(settings(sql_max_rows=100), shared_url)
     async with app.router.lifespan_context(app):
         yield app
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def asker(bounded: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    """Talk to it; the world ``town`` has six effects."""
+    """Talk to it; the world ``town`` has six effects, and no test adds to them."""
     transport = httpx2.ASGITransport(app=bounded)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as made:
         await made.post("/v1/worlds", json={"world_id": "town"})
