@@ -1,1 +1,1 @@
-"""The engine of the projections: it feeds, rebuilds and checks them, here or in a process beside the service."""
+"""The engine of the projections: it feeds, rebuilds and checks them, in this process or in one beside the service."""

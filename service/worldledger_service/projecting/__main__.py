@@ -1,8 +1,8 @@
 """The process that feeds the projections for `serve`, started by `worldledger_service.projecting.process`.
 
-It is told by one line of JSON on stdin what to do: ``{"url": …, "settings": {…}}``. Whatever comes after that means
-that something was appended. It feeds until stdin ends, which it does however its parent ends, and tells on stdout, a
-line of JSON at a time, what it has counted.
+Its order is one line of JSON on stdin: ``{"url": …, "settings": {…}}``. Any later input means that something was
+appended. It feeds until stdin ends, which happens however its parent ends, and reports its counters on stdout, one line
+of JSON at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from worldledger_service.projecting.engine import Engine
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
-#: How much this process stands back behind the one that answers requests (see nice(2)).
+#: The niceness of this process, compared with the one that answers requests (see nice(2)).
 _NICENESS: Final = 5
 _AUTOGROUP: Final = Path("/proc/self/autogroup")
 #: Seconds between two reports.
@@ -41,7 +41,7 @@ async def _run() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     first = await orders.readline()
     if not first:
-        return  # whoever started this is gone already
+        return  # the parent is gone already
     order: dict[str, Any] = json.loads(first)
     settings = Settings(**order["settings"])
     async with Store.open(order["url"], settings) as store, Engine.open(store, order["url"], settings) as fed:
@@ -57,7 +57,7 @@ async def _run() -> None:
 
 
 async def _listen(orders: asyncio.StreamReader, fed: Engine) -> None:
-    """Wake the engine whenever something comes, until stdin ends."""
+    """Wake the engine on any input, until stdin ends."""
     while await orders.read(4096):
         fed.wake()
 
@@ -74,10 +74,10 @@ async def _report(fed: Engine) -> None:
 
 
 def main() -> None:
-    """Feed, until the parent ends this."""
+    """Feed until the parent ends."""
     with suppress(OSError):
         os.nice(_NICENESS)
-    # Linux may share the processors among sessions without looking at their processes' niceness (sched(7), autogroup).
+    # Linux may share the processors among sessions without considering niceness (sched(7), autogroup).
     with suppress(OSError):
         _AUTOGROUP.write_text(str(_NICENESS))
     log_to_stderr()
@@ -85,7 +85,7 @@ def main() -> None:
     try:
         asyncio.Runner(loop_factory=uvloop.new_event_loop).run(_run())
     except BrokenPipeError:
-        return  # the parent died while it was told something
+        return  # the parent died during a report
     except SimulationError as error:
         structlog.get_logger("worldledger.projections").warning("projections cannot be fed yet", error=error.message)
         sys.exit(1)

@@ -1,8 +1,8 @@
 """Feeding: one batch of effects, read once, folded in memory, and written in one transaction.
 
-A batch takes what is due in some worlds for some builds. Builds that stand at the same seq of a world share the
-reading. What one projection cannot digest is set aside for that projection in that world
-(`worldledger_service.projecting.poison`); all else goes on.
+A batch takes what is due in some worlds for some builds. Builds at the same seq of a world share the reading. An effect
+that a projection cannot digest makes only that projection set aside only that world
+(`worldledger_service.projecting.poison`); everything else goes on.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from worldledger_service.projecting.outages import Pool
 
 
-# What an engine has done so far, for metrics: plain numbers that only rise.
+# -- counters for metrics: plain numbers that only rise --------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Counters:
     """Counters of one engine, since it was made.
 
-    - ``effects``: effects fed, counted once for each build that was handed them
+    - ``effects``: effects fed, counted once for each build
     - ``batches``: transactions that wrote rows; ``rows``: rows that they wrote or deleted
     - ``seconds``: seconds spent on feeding
     - ``parked``: worlds set aside; ``failures``: rounds that ended in an error, an outage included
     - ``conflicts``: times that another runner had moved a cursor or taken a lease
-    - ``swaps``: builds that took the place of another
+    - ``swaps``: builds that replaced another
     """
 
     effects: int = 0
@@ -57,7 +57,7 @@ class Counters:
     swaps: int = 0
 
 
-# What a batch takes of what is due: some worlds, in turn, so that no world waits for ever behind a large one.
+# -- choosing a batch: some worlds, in turn, so that no world waits for ever behind a large one ------------------
 
 _FEWEST_WORLDS: Final = 32
 _MOST_WORLDS: Final = 2000
@@ -65,11 +65,11 @@ _MOST_WORLDS: Final = 2000
 
 @dataclass(slots=True)
 class Lane:
-    """Builds that are fed together: how far the present round through the worlds has come.
+    """Builds that are fed together, and their position in the present round through the worlds.
 
-    ``worlds`` is how many worlds of each build are looked at for one batch: about as many as it turns out to take.
-    ``builds`` are those of the last batch, ``writing`` is that batch while it is being written. ``progressed`` tells
-    whether the round got anywhere.
+    ``worlds`` is the number of worlds of each build that are considered for one batch: about as many as it usually
+    takes. ``builds`` are those of the last batch, ``writing`` is that batch while it is being written. ``progressed``
+    tells whether the round wrote anything.
     """
 
     after: str = ""
@@ -79,7 +79,7 @@ class Lane:
     writing: asyncio.Task[None] | None = None
 
     async def settle(self) -> None:
-        """Wait until the batch before is written; raise what came of it."""
+        """Wait until the previous batch is written; raise its error."""
         writing, self.writing = self.writing, None
         if writing is not None:
             await writing
@@ -91,7 +91,7 @@ class Lane:
             writing.cancel()
             await asyncio.wait([writing])
             if not writing.cancelled():
-                writing.exception()  # it is known now
+                writing.exception()  # retrieved, so that asyncio does not complain
 
     def go_on(self, choice: Choice) -> None:
         """Note where the next batch begins, and how many worlds it is likely to take."""
@@ -104,10 +104,10 @@ class Lane:
 
 @dataclass(slots=True)
 class Choice:
-    """What a batch is made of.
+    """The content of a batch.
 
-    ``spans`` say what to read, and which targets stand there. ``past`` are worlds in which nothing is due, each with
-    the head up to which that is so, ``parked`` those that are set aside. ``short``: there was room for more worlds.
+    ``spans`` say what to read, and which targets are there. ``past`` are worlds in which nothing is due, each with the
+    head up to which that holds, ``parked`` those that are set aside. ``short``: there was room for more worlds.
     """
 
     spans: list[tuple[Span, list[Target]]] = field(default_factory=list)
@@ -119,15 +119,15 @@ class Choice:
 
     @property
     def thrown_away(self) -> int:
-        """How many worlds need not be looked at again."""
+        """The number of worlds that need not be considered again."""
         return len(self.past) + len(self.parked)
 
 
 def choose(due: Sequence[Record], tables: Mapping[str, Table], worlds: int, batch: int) -> Choice:
     """Take worlds from the rows of DUE until a batch is full.
 
-    ``worlds`` is the limit for each build that DUE was asked with. Beyond the last world of a build that has more the
-    others wait for it, so that builds that stand at the same place stay together.
+    ``worlds`` is the limit for each build in the query DUE. If a build has more worlds, the others wait at its last
+    one, so that builds at the same place stay together.
     """
     choice = Choice()
     until = _common_end(due, worlds)
@@ -158,7 +158,7 @@ def _common_end(due: Sequence[Record], worlds: int) -> str | None:
 
 
 def _take(choice: Choice, rows: Sequence[Record], tables: Mapping[str, Table], share: int) -> int:
-    """Take what is due in one world; give about how many effects that are."""
+    """Take what is due in one world; return about how many effects that is."""
     here: dict[int, tuple[int, list[Target]]] = {}
     for build, world_id, head, cursor, ruleset, parked in rows:
         table = tables[build]
@@ -184,7 +184,7 @@ def _capped(choice: Choice, most: int) -> Choice:
     return choice
 
 
-#: The effects that targets are to fold, by target.
+#: The effects for each target to fold.
 _Rows = dict[Key, list[StoredEffect]]
 
 
@@ -212,14 +212,14 @@ class Batches:
         self._batch = batch
 
     async def feed(self, lane: Lane, tables: Mapping[str, Table], tokens: Mapping[str, int]) -> bool:
-        """Feed one batch to the builds of ``tables``; return whether more is due, and this one got anywhere.
+        """Feed one batch to the builds of ``tables``; return whether more is due, and whether this one progressed.
 
         While more is due the batch is still being written when this returns, and the next one is read and folded
-        meanwhile. ``tokens`` are the builds' leases. Raises LeasesLostError, or what the database says, of this batch
-        or the one before; then nothing of it was written, and what was folded is forgotten.
+        meanwhile. ``tokens`` are the builds' leases. Raises LeasesLostError, or the database's error, of this batch or
+        the one before; then nothing of it was written, and its folds are dropped.
         """
         if lane.after == "":
-            await lane.settle()  # a new round: what is being written would be found to be due
+            await lane.settle()  # a new round: otherwise what is being written would be due again
             lane.progressed = False
         due = await self._pool.fetch(statements.DUE, list(tables), lane.after, lane.worlds)
         if not due:
@@ -249,12 +249,12 @@ class Batches:
             await self._pool.execute(statements.NOT_DUE_WHILE_PARKED, *columns(choice.parked, 2))
 
     async def _read(self, spans: Sequence[tuple[Span, list[Target]]]) -> _Rows:
-        """Read what the targets are to fold; one whose next effect is missing from the log is poisoned."""
+        """Read the effects for the targets; a target whose next effect is missing from the log is poisoned."""
         if not spans:
             return {}
         found = await self._log.gather([span for span, _ in spans], limit=self._batch)
-        # A span may have come back empty because the batch was full. The first such is asked for by itself: if it
-        # stays empty the log lacks what its head promises, which only tampering can bring about.
+        # A span may have come back empty because the batch was full. The first such is read separately: if it stays
+        # empty the log lacks what its head promises, which only tampering can cause.
         empty = next((n for n, rows in enumerate(found) if not rows), None)
         if empty is not None:
             found[empty] = (await self._log.gather([spans[empty][0]], limit=1))[0]
@@ -286,15 +286,15 @@ class Batches:
         await asyncio.to_thread(fold, groups)
 
     async def _careful(self, target: Target, rows: _Rows) -> Target:
-        """Return the target, folded once more where the first time failed or could not begin."""
+        """Return the target, folded once more if the first attempt failed or could not begin."""
         if not target.failed and not (target.poison and target.key in rows):
             return target
         return await self._isolation.again(target, rows[target.key])
 
     async def _write(self, targets: list[Target], rows: _Rows, tokens: Mapping[str, int]) -> list[Target]:
-        """Write targets, without those that somebody else has moved; return what was written.
+        """Write targets, except for those that another runner has moved; return what was written.
 
-        Where the database refuses rows, those that it refuses are found by halves.
+        If the database refuses rows, the targets at fault are found by bisection.
         """
         while targets:
             written = await asyncio.to_thread(Written, targets, copying=self._writer.copying)

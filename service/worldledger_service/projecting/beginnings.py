@@ -1,4 +1,4 @@
-"""What folds begin with: the rows that a world has so far, its state, and how its old effects are read."""
+"""What folds begin with: the present rows of a world, its state, and the upcasters for its old effects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LoadRuleset = Callable[[str], Ruleset]
 
 
 class Beginnings:
-    """Gives folds what they begin with."""
+    """Loads what folds begin with."""
 
     def __init__(self, pool: Pool, states: StateReader, load_ruleset: LoadRuleset) -> None:
         self._pool = pool
@@ -31,15 +31,15 @@ class Beginnings:
         self._load_ruleset = load_ruleset
 
     def upcasting(self, ruleset: str) -> Upcasters | None:
-        """Return the upcasters of a world's ruleset; None where it has none or is not installed."""
+        """Return the upcasters of a world's ruleset; None if it has none or is not installed."""
         try:
             found = self._load_ruleset(ruleset).upcasting
         except UnknownRulesetError:
-            return None  # effects are read as they stand
+            return None  # effects are read as they are
         return found if found.kinds else None
 
     async def load(self, targets: Sequence[Target]) -> None:
-        """Load what targets begin with. Where a world has no state, for a reason that stays, the target is poisoned."""
+        """Load what targets begin with. If a world permanently has no state, the target is poisoned."""
         by_build: dict[str, list[Target]] = {}
         for target in targets:
             projection = target.table.projection

@@ -1,7 +1,7 @@
-"""Builds: which there are, making them, letting one take another's place, dropping them.
+"""Builds: listing, making, swapping and dropping them.
 
-A build is one table of one version of a projection. People read the view of the projection's name; which build stands
-behind it is changed by CREATE OR REPLACE VIEW. Tables are never renamed: views would follow them.
+A build is one table of one version of a projection. Users read the view with the projection's name; CREATE OR REPLACE
+VIEW changes the build behind it. Tables are never renamed: views would follow them.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from worldledger_service.projecting.outages import Connection, Pool
 
 
-# The views of the schema: which build they read, and which of them lack.
+# -- views: which build they read, and which of them are missing ------------------------------------------------
 #
-# A view may be made upon the views of several projections (``View.upon``). It belongs to one of them, and is there
-# whenever all of those views are: whichever comes last makes it. What people ask stands in a schema of its own, made
-# upon the projections' views, and follows them like any other.
+# A view may be made over the views of several projections (``View.upon``). It belongs to one of them, and exists
+# whenever all of those views do: the last of them makes it. The views for users' queries are in a schema of their own;
+# they are made over the projections' views, and follow them like any other.
 
-#: What is said of a view upon others that cannot be made yet: one of them is not there, or is of another version.
+#: The reason why a view over others cannot be made yet: one of them is missing, or is of another version.
 _NOT_YET: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)
 
 log = structlog.get_logger("worldledger.projections")
 
 
 async def lacking(pool: Pool, table: Table) -> bool:
-    """Tell whether one of a projection's views is not there though it could be."""
+    """Return whether one of a projection's views is missing though it could be made."""
     projection = table.projection
     wanted: dict[str, list[str]] = {_place_of(view): [*map(place, view.upon)] for view in further_views(projection)}
     wanted[place(projection.name)] = []
@@ -51,11 +51,11 @@ async def lacking(pool: Pool, table: Table) -> bool:
 async def set_views(
     connection: Connection, table: Table, projections: Iterable[Projection], live: Iterable[Table]
 ) -> None:
-    """Let the projection's views read a build, in the transaction of the connection.
+    """Make the projection's views read a build, in the transaction of the connection.
 
-    Where PostgreSQL cannot replace a view, because its columns are others than before, the views are dropped and
-    created: a reader sees either all of it or nothing. What other ``projections`` have made upon these views stays;
-    where it had to be dropped, or could not be made before, it is made: ``live`` are the builds that it reads.
+    If PostgreSQL cannot replace a view, because its columns have changed, the views are dropped and created: a reader
+    sees either all of it or nothing. Views of other ``projections`` over these stay; one that had to be dropped, or
+    could not be made before, is made: ``live`` are the builds that it reads.
     """
     # So that a view may name the projection's own view without the schema.
     await connection.execute("set local search_path = projections, public")
@@ -63,7 +63,7 @@ async def set_views(
     own = {_place_of(view) for view in further_views(table.projection)}
     others = {_place_of(view) for projection in projections for view in further_views(projection) if name in view.upon}
     upon = [row["place"] for row in await connection.fetch(statements.VIEWS_UPON, name)]
-    # Who reads a view locks it, and then the views that it is made from: whoever came in between would be waited for.
+    # A reader locks a view before the views below it: any that comes in between would have to be waited for.
     for view in upon:
         await connection.execute(f"alter view {view} reset (security_barrier)")
     await connection.execute("savepoint views")
@@ -98,7 +98,7 @@ async def _make_views(connection: Connection, table: Table) -> None:
 
 
 async def _make_shared(connection: Connection, table: Table, view: View) -> None:
-    """Make a view that is made upon those of other projections too, if they are there."""
+    """Make a view over those of other projections too, if they exist."""
     await connection.execute("savepoint shared")
     try:
         for statement in table.view(view):
@@ -119,16 +119,16 @@ def _place_of(view: View) -> str:
     return place(view.name, view.schema)
 
 
-#: A reader of a view for a long time is not waited for: who asks for the view meanwhile would have to wait too.
+#: A long reader of a view is not waited for: queries that come meanwhile would have to wait too.
 BRIEF_LOCK: Final = "begin; set local lock_timeout = 250"
-#: The lock of the table of builds is held for milliseconds by whoever else has it.
+#: All other holders of the lock of the table of builds keep it for milliseconds.
 _DEFINING: Final = "begin; set local lock_timeout = 5000"
 _LEASE: Final = re.compile(r"build:(.+)_([0-9]+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A row of projection_builds, and whether its table is there."""
+    """A row of projection_builds, and whether its table exists."""
 
     name: str
     projection: str
@@ -140,12 +140,12 @@ class Build:
 
     @property
     def lease(self) -> str:
-        """The name of the lease under which the build is written."""
+        """The name of the lease for writing the build."""
         return f"build:{self.name}"
 
 
 class SwapHeldBackError(Exception):
-    """Why a finished build cannot take the place of the live one; ``lasting``: until somebody does something."""
+    """The reason why a finished build cannot replace the live one; ``lasting``: until an operator acts."""
 
     def __init__(self, why: str, *, lasting: bool = False) -> None:
         super().__init__(why)
@@ -160,14 +160,14 @@ class Builds:
         self._projections = projections
 
     async def all(self) -> list[Build]:
-        """Return every build there is."""
+        """Return all builds."""
         return _builds(await self._pool.fetch(statements.BUILDS))
 
     async def make_lacking(self, builds: Iterable[Build]) -> bool:
-        """See to it that each projection has a live build, and a build of this program's version.
+        """Make sure that each projection has a live build, and a build of this program's version.
 
-        ``builds`` are those there are. Gives whether anything was to be done. Where the database has a later version
-        than the program nothing is done: a newer program is at work.
+        ``builds`` are the existing ones. Returns whether there was anything to do. If the database has a later version
+        than the program, nothing is done: a newer program is at work.
         """
         builds = list(builds)
         lacking = [projection for projection in self._projections.values() if _lacks(projection, builds)]
@@ -176,7 +176,7 @@ class Builds:
         return bool(lacking)
 
     async def make_views(self, builds: Iterable[Build]) -> None:
-        """Make the views that are gone."""
+        """Make missing views."""
         for build in builds:
             if build.status == "live" and build.has_table and is_of(build, self._projections):
                 table = self._table(build)
@@ -190,7 +190,7 @@ class Builds:
         return await self._make(projection, anew=True)
 
     async def _make(self, projection: Projection, *, anew: bool) -> str:
-        """Make what lacks, ``anew`` also beside a live build of the same version; return the build to be filled."""
+        """Make what is missing, with ``anew`` even beside a live build of its version; return the build to fill."""
         async with transaction(self._pool, begin=_DEFINING) as connection:
             await connection.execute(statements.LOCK_BUILDS)
             mine = [b for b in _builds(await connection.fetch(statements.BUILDS)) if b.projection == projection.name]
@@ -223,7 +223,7 @@ class Builds:
         await connection.execute(statements.DROP_OLD_LEASES, [match[0] for match in taken])
         await connection.execute(statements.NEW_LEASES, [f"build:{build}"])
         table = Table(projection, build)
-        # Where somebody has taken away the rows about a build but not its table.
+        # If the rows about a build were deleted, but not its table.
         await connection.execute(f"drop table if exists {table.place} cascade")
         for statement in table.creation():
             await connection.execute(statement)
@@ -234,11 +234,11 @@ class Builds:
         return build
 
     async def swap(self, new: Build, token: int, *, accept_parked: bool = False) -> None:
-        """Let a build that has caught up take the live one's place, in one moment.
+        """Replace the live build by one that has caught up, in one transaction.
 
-        Nobody writes to either build meanwhile, and the new one is at least as far as the live one in every world.
-        Raises SwapHeldBackError where that is not so, or where the new build has parked worlds that the live one
-        has not (unless those are accepted), and what the database raises: a lock that was not to be had, say.
+        Neither build is written meanwhile, and the new one is at least as far as the live one in every world. Raises
+        SwapHeldBackError if that does not hold, or if the new build has parked worlds that the live one has not (unless
+        those are accepted), and the errors of the database: a lock that was not available, say.
         """
         projection = self._projections[new.projection]
         rulesets = None if projection.rulesets is None else sorted(projection.rulesets)
@@ -281,8 +281,8 @@ class Builds:
         return bool(found)
 
     async def drop(self, build: Build) -> bool:
-        """Drop a retired build; return False where somebody still reads its table, so that it is to be tried again."""
-        for statement in statements.FORGET_BUILD:  # most of it here, where nobody has to wait for it
+        """Drop a retired build; return False if its table is still being read, so that it must be tried again."""
+        for statement in statements.FORGET_BUILD:  # most of it here, where no lock is held
             await self._pool.execute(statement, build.name)
         with suppress(asyncpg.LockNotAvailableError):
             async with transaction(self._pool, begin=BRIEF_LOCK) as connection:
@@ -295,9 +295,9 @@ class Builds:
         return False
 
     async def remove(self, projection: str) -> int:
-        """Drop all builds of a projection with its views, and the views upon them; return how many builds there were.
+        """Drop all builds of a projection with its views, and the views over them; return how many builds there were.
 
-        Raises ProjectionRefusedError where views that are not the service's read them.
+        Raises ProjectionRefusedError if views that are not the service's read them.
         """
         try:
             async with transaction(self._pool, begin=_DEFINING) as connection:
@@ -330,7 +330,7 @@ class Builds:
 
 
 def is_of(build: Build, projections: Mapping[str, Projection]) -> bool:
-    """Tell whether a build is of a projection of this program, in its version."""
+    """Return whether a build is of a projection of this program, in its version."""
     projection = projections.get(build.projection)
     return projection is not None and projection.version == build.version
 

@@ -1,7 +1,7 @@
-"""Checking a live build against the log: every world is folded anew beside it, and the rows are compared.
+"""Checking a live build against the log: every world is folded again beside it, and the rows are compared.
 
-The check only reads what is live. It goes world by world, each in a transaction that sees one moment: it reads where
-the cursor stands, folds the log to exactly there, and compares as texts.
+The check only reads what is live. It goes world by world, each in a transaction that sees one moment: it reads the
+cursor's position, folds the log to exactly there, and compares as texts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from worldledger_service.projecting.outages import Connection, Pool
 
 
-# Folding worlds anew, from their first effect, into some table: for a check, or to replace the rows of one world.
+# -- refolding worlds from their first effect into a table: for a check, or to replace the rows of one world -------
 
 #: Effects that are read and folded at a time.
 _BATCH: Final = 5000
@@ -47,7 +47,7 @@ class Whole:
 
 
 class Refolding:
-    """Folds worlds anew."""
+    """Folds worlds again."""
 
     def __init__(self, log: LogReader, beginnings: Beginnings) -> None:
         self._log = log
@@ -61,10 +61,10 @@ class Refolding:
         worlds: Sequence[Whole],
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Write the rows of worlds into the table ``into``, which has none of theirs, in memory of bounded size.
+        """Write the rows of worlds into the table ``into``, which has none of theirs, in bounded memory.
 
-        Raises ProjectionFailedError for the first effect that cannot be digested, and what the database says.
-        ``progress`` is told how many effects were folded, now and then.
+        Raises ProjectionFailedError for the first effect that cannot be digested, and the errors of the database.
+        ``progress`` is called now and then with the number of folded effects.
         """
         upsert, delete = table.upsert_into(into), table.delete_from(into)
         left = [Target(table, world.world_id, world.ruleset, 0, world.until, fresh=True) for world in worlds]
@@ -102,7 +102,7 @@ class Refolding:
         return good
 
     async def _which(self, target: Target, rows: list[StoredEffect]) -> ProjectionFailedError:
-        """Name the effect at which folding failed, among the last that were read."""
+        """Return the effect at which folding failed, among the last that were read."""
         rest = target.anew()
         await self._beginnings.load([rest])
         poison = Poison(rows[0].global_seq, rows[0].kind, "it failed, but not when it was tried again")
@@ -115,7 +115,7 @@ class Refolding:
 
 
 def failed(target: Target, poison: Poison) -> ProjectionFailedError:
-    """Make the error that names what could not be digested."""
+    """Make the error that names the indigestible effect."""
     projection = target.table.projection.name
     return ProjectionFailedError(
         f"projection {projection} cannot digest world {target.world_id}, seq {poison.global_seq}: {poison.error}",
@@ -126,7 +126,7 @@ def failed(target: Target, poison: Poison) -> ProjectionFailedError:
     )
 
 
-#: Small worlds are compared together: at most so many, with about so many effects.
+#: Small worlds are compared together: at most this many, with about this many effects.
 _WORLDS: Final = 200
 _EFFECTS: Final = 20_000
 #: Seconds that one comparison may take.
@@ -134,7 +134,7 @@ _PATIENCE: Final = 3600.0
 _SHADOW: Final = "projection_shadow"
 _SNAPSHOT: Final = "begin isolation level repeatable read"
 
-#: What a check found: JSON-able, see `Checking.check`.
+#: The report of a check: JSON-able, see `Checking.check`.
 Report = dict[str, Any]
 
 
@@ -146,13 +146,13 @@ class Checking:
         self._refolding = refolding
 
     async def check(self, projection: Projection, progress: Callable[[int, int], None] | None = None) -> Report:
-        """Check the live build, keep the report with the build, and give it.
+        """Check the live build, store the report with the build, and return it.
 
-        The report: ``projection``, ``build``, ``version``, ``checked_at``, ``worlds`` and ``rows`` that were compared,
-        ``verified``, and ``finding``: None, or the first difference, with ``world_id``, ``key`` (column -> text),
-        ``column``, ``live`` and ``expected`` (texts), and ``what`` in words. Where all rows are right, the views that
-        read them are compared with what this program makes. ``progress`` is told how many effects were
-        folded, and of how many.
+        The report: ``projection``, ``build``, ``version``, ``checked_at``, the numbers of compared ``worlds`` and
+        ``rows``, ``verified``, and ``finding``: None, or the first difference, with ``world_id``, ``key`` (column ->
+        text), ``column``, ``live`` and ``expected`` (texts), and ``what`` in words. If all rows are right, the views
+        that read them are compared with those that this program makes. ``progress`` is called with the number of folded
+        effects, and the total.
         """
         build = await self._pool.fetchrow(LIVE_BUILD, projection.name)
         if build is None or build["version"] != projection.version:

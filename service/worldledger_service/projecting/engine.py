@@ -1,11 +1,11 @@
-"""The door to the engine: everything that others do with projections.
+"""The interface of the engine: everything that other modules do with projections.
 
-`Engine.run` feeds them until it is cancelled; any number of processes may do so. The other calls say how they stand and
-what is to be done with them, and work from any process, whether a runner is at work there or elsewhere: all that they
-need to know stands in the database.
+`Engine.run` feeds them until it is cancelled; any number of processes may do so. The other calls report on them and
+control them, and work from any process, whether a runner is at work there or elsewhere: everything that they need to
+know is in the database.
 
-What the engine refuses is a SimulationError. What the database raises comes out as it is (asyncpg's errors, OSError),
-unless the engine is told to explain it, as `Engine.open` does.
+The engine's refusals are SimulationErrors. The database's errors are raised as they are (asyncpg's errors, OSError),
+unless the engine is told to explain them, as `Engine.open` does.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store
 
 
-# Making the rows of one world anew, in the live build, in one transaction.
+# -- rebuilding the rows of one world in the live build, in one transaction --------------------------------------
 #
-# Readers see the old rows until it is done. The other worlds go on being fed; this one waits, because its cursor is
+# Readers see the old rows until it is done. The other worlds are still fed; this one waits, because its cursor is
 # locked.
 
-#: A batch that has the cursor is waited for; a process that hangs with it is not.
+#: A batch that holds the cursor is waited for; a process that hangs with it is not.
 _BEGIN = "begin; set local lock_timeout = 10000"
 
 
@@ -68,10 +68,10 @@ async def rebuild_world(
     world_id: str,
     progress: Progress | None = None,
 ) -> int:
-    """Fold a world anew into the live build, up to its head, which is given; a world set aside goes on from there.
+    """Fold a world again into the live build; return its head, up to which that goes. A parked world is released.
 
-    Raises ProjectionFailedError for an effect that cannot be digested (then all is as it was), ProjectionRefusedError
-    where the live build is of another version, and WorldNotFoundError.
+    Raises ProjectionFailedError for an effect that cannot be digested (then everything is as before),
+    ProjectionRefusedError if the live build is of another version, and WorldNotFoundError.
     """
     async with transaction(pool, begin=_BEGIN) as connection:
         build = await connection.fetchrow(LIVE_BUILD, projection.name)
@@ -92,7 +92,7 @@ async def rebuild_world(
             )
         await connection.execute(statements.NEW_CURSORS, *columns([(table.build, world_id, 0)], 3))
         await connection.fetchval(statements.LOCK_CURSOR, table.build, world_id)
-        head: int = await connection.fetchval(statements.HEAD, world_id)  # as of now, under the lock
+        head: int = await connection.fetchval(statements.HEAD, world_id)  # the present one, under the lock
         await connection.execute(f"delete from {table.place} where world_id = $1", world_id)
         done = 0
 
@@ -107,7 +107,7 @@ async def rebuild_world(
         await connection.execute(statements.SET_CURSOR, *target.key, head)
         await connection.execute(statements.UNPARK, *target.key)
         await connection.execute(statements.NOT_DUE, *columns([(*target.key, head)], 3))
-        # The runner may hold a fold of the rows as they were.
+        # The runner may hold a fold of the former rows.
         await connection.execute(statements.REVOKE, f"build:{table.build}")
     return head
 
@@ -117,13 +117,13 @@ __all__ = ["BuildStatus", "Counters", "Engine", "ParkedWorld", "ProjectionStatus
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Told how many effects are done, and of how many.
+#: Called with the number of effects done, and the total.
 Progress = Callable[[int, int], None]
 
-#: Enough for a runner and its beat, for those who ask, and for two who check or rebuild at the same time.
+#: Enough for a runner and its heartbeat, for queries, and for two checks or rebuilds at the same time.
 _CONNECTIONS: Final = 8
 APPLICATION_NAME: Final = "worldledger projections"
-#: Seconds to the first look of who waits for a projection; the pause doubles each time, up to the second number.
+#: Seconds until a call that waits for a projection checks first; the pause doubles each time, up to the second number.
 _LOOKS: Final = (0.002, 0.1)
 
 #: A call of an engine.
@@ -131,7 +131,7 @@ _Call = Callable[Concatenate["Engine", P], Coroutine[Any, Any, T]]
 
 
 def _doing(call: _Call[P, T]) -> _Call[P, T]:
-    """Let a call's errors of the database come out as the engine was told to explain them."""
+    """Raise the database's errors in a call as the engine was told to explain them."""
 
     @wraps(call)
     async def explained(self: Engine, /, *args: P.args, **more: P.kwargs) -> T:
@@ -142,7 +142,7 @@ def _doing(call: _Call[P, T]) -> _Call[P, T]:
 
 
 def _asking(call: _Call[P, T]) -> _Call[P, T]:
-    """Like `_doing`; ask once more where a pooled connection turned out to be dead: reading twice does no harm."""
+    """Like `_doing`; repeat once if a pooled connection turned out to be dead: reading twice is harmless."""
 
     @wraps(call)
     async def explained(self: Engine, /, *args: P.args, **more: P.kwargs) -> T:
@@ -158,7 +158,7 @@ def _asking(call: _Call[P, T]) -> _Call[P, T]:
 
 
 def projections_of(settings: Settings) -> Mapping[str, Projection]:
-    """Return all projections by name, those of the settings among them.
+    """Return all projections by name, those of the settings included.
 
     Raises InvalidProjectionError for one that cannot be used.
     """
@@ -192,21 +192,21 @@ class Engine:
         holder: str | None = None,
         explain: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """Prepare; nothing is asked of the database yet. Raises ValueError for definitions that cannot be.
+        """Prepare; the database is not used yet. Raises ValueError for invalid definitions.
 
         Args:
             pool: connections that work as the service's role.
             log: reads effects.
             states: gives states, for projections that begin with one.
             projections: what this program feeds; others that the database knows are left alone.
-            poll_interval: seconds between two looks for news.
+            poll_interval: seconds between two checks for news.
             lease_ttl: seconds without a sign of life after which another runner takes over.
             batch: about how many effects are fed in one transaction.
             grace: seconds for which the table of a build that was replaced is kept.
             clock: seconds that never go back; where they start does not matter.
             load_ruleset: gives the ruleset of that name, or raises UnknownRulesetError.
             holder: who holds leases, for people; unique to this engine.
-            explain: what is put around the use of the database, to raise its errors as others.
+            explain: a context manager around the use of the database that raises its errors as others.
         """
         projections = list(projections)
         check_definitions(projections)
@@ -243,12 +243,12 @@ class Engine:
         only: Iterable[Projection] | None = None,
         holder: str | None = None,
     ) -> AsyncIterator[Engine]:
-        """Connect, and close at the end: an engine on connections of its own, whose errors are explained.
+        """Connect, and close at the end: an engine on connections of its own, with explained errors.
 
-        ``only`` are the projections that it has, by default all. It works whether or not anybody feeds them
-        (`worldledger_service.projecting.process` does). Calls that ask or order raise StoreUnavailableError or
-        SchemaVersionError, those that feed what the database raises. Raises these two, too, and InvalidProjectionError
-        as `projections_of` does.
+        ``only`` are its projections, by default all. It works whether or not they are being fed
+        (`worldledger_service.projecting.process` does that). Calls that report or control raise StoreUnavailableError
+        or SchemaVersionError, those that feed raise the database's errors. Opening raises these two, too, and
+        InvalidProjectionError as `projections_of` does.
         """
         if only is None:
             only = projections_of(settings).values()
@@ -276,23 +276,23 @@ class Engine:
 
     @property
     def counters(self) -> Counters:
-        """What this engine has done so far."""
+        """The counters of this engine."""
         return self._runner.counters
 
     @_doing
     async def ensure(self) -> None:
-        """Make the builds and views that lack. A runner does so by itself."""
+        """Make the missing builds and views. A runner does so by itself."""
         await self._builds.make_lacking(await self._builds.all())
         await self._builds.make_views(await self._builds.all())
 
     async def run(self) -> None:
-        """Feed until cancelled. Errors do not end it: it tries again, with growing pauses."""
+        """Feed until cancelled. Errors do not end it: it retries, with growing pauses."""
         await self._runner.run()
 
     async def run_until_caught_up(self, timeout: float | None = None) -> None:
         """Feed until nothing is due and every build that can take over has done so. Raises TimeoutError.
 
-        Where other runners hold the leases this waits for them.
+        If other runners hold the leases, this waits for them.
         """
         await self._runner.run_until_caught_up(timeout)
 
@@ -306,20 +306,20 @@ class Engine:
         return await self._runner.step()
 
     def wake(self) -> None:
-        """Tell a running `run` of this engine that there is news, so that it need not wait for the next look."""
+        """Tell a running `run` of this engine that there is news, so that it does not wait for the next check."""
         self._runner.wake()
 
-    # -- how they stand ------------------------------------------------------------------------------------
+    # -- reports -------------------------------------------------------------------------------------------
 
     @_asking
     async def status(self) -> list[ProjectionStatus]:
-        """Return how each projection stands, by name."""
+        """Return the status of each projection, by name."""
         builds = await self._builds.all()
         return await status_of(self._pool, self._projections, builds, self._runner.held_back)
 
     @_asking
     async def parked(self, name: str, limit: int = 100) -> list[ParkedWorld]:
-        """Return the worlds that a projection has set aside, also one that only the database knows.
+        """Return the worlds that a projection has set aside; it may be one that only the database knows.
 
         Raises ProjectionNotFoundError.
         """
@@ -331,8 +331,8 @@ class Engine:
     async def wait_for(self, name: str, world_id: str, seq: int, timeout: float) -> int:
         """Wait until a projection's live build holds a world up to ``seq``; return where it is then.
 
-        That is less than ``seq`` when the time is over, and at once where the world is set aside. A world that the
-        projection does not read needs no waiting. Raises ProjectionNotFoundError or WorldNotFoundError.
+        That is less than ``seq`` when the time is over, and at once if the world is set aside. A world that the
+        projection does not read is not waited for. Raises ProjectionNotFoundError or WorldNotFoundError.
         """
         projection = self._projection(name)
         deadline = self._clock() + timeout
@@ -351,17 +351,17 @@ class Engine:
                 return reached
             await asyncio.sleep(min(backoff.next(), left))
 
-    # -- what is to be done with them ----------------------------------------------------------------------
+    # -- control -------------------------------------------------------------------------------------------
 
     @_doing
     async def pause(self, name: str) -> None:
-        """Let no runner write a projection any more: not after this has returned. Raises ProjectionNotFoundError."""
+        """Pause a projection: once this has returned, no runner writes it. Raises ProjectionNotFoundError."""
         self._projection(name)
         await self._pool.fetch(statements.SET_PAUSED, name, True)
 
     @_doing
     async def resume(self, name: str) -> None:
-        """Let a paused projection go on. Raises ProjectionNotFoundError."""
+        """Resume a paused projection. Raises ProjectionNotFoundError."""
         self._projection(name)
         await self._pool.fetch(statements.SET_PAUSED, name, False)
         self.wake()
@@ -379,12 +379,12 @@ class Engine:
 
     @_doing
     async def rebuild(self, name: str, *, accept_parked: bool = False) -> str:
-        """Begin a build that is to replace the live one, or go on with the one under way; return the build's name.
+        """Begin a build that is to replace the live one, or continue the one under way; return the build's name.
 
-        Whichever runner is at work fills it, this engine's or another's, and lets it take over when it has caught up;
-        `status` shows the progress. With ``accept_parked`` this engine's runner takes it over, and lets it go live even
-        if worlds are parked in it that are not in the live one. Raises ProjectionNotFoundError, or
-        ProjectionRefusedError where the projection is paused or a newer program is at work.
+        Any runner, this engine's or another's, fills it, and swaps it in when it has caught up; `status` shows the
+        progress. With ``accept_parked`` this engine's runner takes it over, and lets it go live even if it has parked
+        worlds that the live one has not. Raises ProjectionNotFoundError, or ProjectionRefusedError if the projection is
+        paused or a newer program is at work.
         """
         build = await self._builds.begin(self._projection(name))
         if accept_parked:
@@ -394,14 +394,14 @@ class Engine:
 
     @_doing
     async def rebuild_world(self, name: str, world_id: str, progress: Progress | None = None) -> int:
-        """Make one world's rows anew in the live build; return its head. See `rebuild_world` above."""
+        """Rebuild one world's rows in the live build; return its head. See `rebuild_world` above."""
         return await rebuild_world(self._pool, self._refolding, self._projection(name), world_id, progress)
 
     @_doing
     async def cancel(self, name: str) -> bool:
         """Drop the build under way; return whether there was one. A runner of a newer version begins it again.
 
-        Raises ProjectionNotFoundError, or ProjectionRefusedError where the live build is of an older version.
+        Raises ProjectionNotFoundError, or ProjectionRefusedError if the live build is of an older version.
         """
         projection = self._projection(name)
         for build in await self._of(name):
@@ -422,8 +422,8 @@ class Engine:
     async def drop(self, name: str, *, force: bool = False) -> int:
         """Drop a projection's builds, with their tables and views; return how many builds there were.
 
-        A program that feeds it begins it again. Raises ProjectionNotFoundError where the database has none of that
-        name, and ProjectionRefusedError for one of this program, unless ``force``, and where other views read it.
+        A program that feeds it begins it again. Raises ProjectionNotFoundError if the database has none of that name,
+        and ProjectionRefusedError for one of this program, unless ``force``, and if other views read it.
         """
         known: Any = sorted({build.projection for build in await self._builds.all()})
         if name not in known:
@@ -436,12 +436,12 @@ class Engine:
         return await self._builds.remove(name)
 
     def check(self, name: str) -> None:
-        """Raise ProjectionNotFoundError for a name that is of no projection of this program."""
+        """Raise ProjectionNotFoundError for a name that is not a projection of this program."""
         self._projection(name)
 
     @_doing
     async def drop_retired(self) -> int:
-        """Drop the tables of builds that were replaced, without waiting; return how many are left, still being read."""
+        """Drop the tables of replaced builds, without waiting; return how many are left because they are still read."""
         retired = [build for build in await self._builds.all() if build.status == "retired"]
         return sum([not await self._builds.drop(build) for build in retired])
 

@@ -1,4 +1,4 @@
-"""What an error means for the engine: whether it passes by itself, or the data are at fault; and transactions.
+"""What an error means for the engine: whether it is transient, or the data are at fault; and transactions.
 
 The engine has time: it waits for more than the log does (`worldledger_service.store.outages`).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Connection = PoolConnectionProxy[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
 
-#: What using the database may raise.
+#: The errors of using the database.
 FOREIGN: Final = DRIVER
 #: Classes and codes (PostgreSQL documentation, appendix A) that tell that rows cannot be written so: a key twice,
 #: data, constraints, types, limits.
@@ -34,18 +34,18 @@ class RefusedRowsError(Exception):
 
 
 def is_outage(error: BaseException) -> bool:
-    """Tell whether trying again later makes sense, with nothing changed."""
+    """Return whether trying again later makes sense, with nothing changed."""
     return isinstance(error, StoreUnavailableError) or passes(error, LASTING)
 
 
 def is_datas_fault(error: BaseException) -> bool:
-    """Tell whether the database, or the driver, refuses the rows themselves."""
+    """Return whether the database, or the driver, refuses the rows themselves."""
     return has_state(error, _DATAS_FAULT) or isinstance(error, RefusedRowsError)
 
 
 @asynccontextmanager
 async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Connection]:
-    """Lend a connection in a transaction that ``begin`` opens; what ended the block is what comes out of it.
+    """Lend a connection in a transaction that ``begin`` opens; the error that ended the block is raised.
 
     An error because of a lock has a note about its holders (`worldledger_service.database.lock_holders`).
     """
@@ -65,5 +65,5 @@ async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Conn
 
 
 def brief(*, idle: float, lock: float) -> str:
-    """Return the beginning of a short transaction: seconds that it may stand idle, and wait for a lock."""
+    """Return the beginning of a short transaction: seconds that it may be idle, and wait for a lock."""
     return statements.BEGIN.format(idle=round(idle * 1000), lock=round(lock * 1000))

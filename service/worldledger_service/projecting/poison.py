@@ -1,7 +1,7 @@
-"""What cannot be digested: finding the one effect that is to blame, and setting its world aside.
+"""Indigestible effects: finding the one at fault, and setting its world aside.
 
-Everything before that effect is written. The world's other projections, and the projection's other worlds, go on;
-the world set aside waits until somebody releases it (`retry`).
+Everything before that effect is written. The world's other projections, and the projection's other worlds, go on; the
+world that was set aside waits until it is released (`retry`).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from worldledger_service.projecting.writing import CursorsMovedError, Writer, Wr
 
 
 class Isolation:
-    """Feeds one target by itself, carefully."""
+    """Feeds one target separately and carefully."""
 
     def __init__(self, beginnings: Beginnings, writer: Writer) -> None:
         self._beginnings = beginnings
         self._writer = writer
 
     async def again(self, target: Target, rows: Sequence[StoredEffect]) -> Target:
-        """Fold anew from the cursor, an effect at a time; what comes of it ends before the first that fails."""
+        """Fold again from the cursor, an effect at a time; the result ends before the first that fails."""
         fresh = target.anew()
         await self._beginnings.load([fresh])
         if fresh.poison is None:
@@ -39,7 +39,7 @@ class Isolation:
     async def write(self, target: Target, rows: Sequence[StoredEffect], tokens: Mapping[str, int]) -> list[Target]:
         """Write a target of a batch whose rows the database refused; return what was written.
 
-        Where this target is to blame, fewer and fewer effects are tried, down to the one whose rows are refused.
+        If this target is at fault, fewer and fewer effects are tried, down to the one whose rows are refused.
         """
         if not rows:
             await self._writer.write(Written([target]), tokens)
@@ -71,7 +71,7 @@ class Isolation:
 
 
 def missing(span: Span, rows: Sequence[StoredEffect]) -> Poison:
-    """Say that the next effect is not in the log, though the head, or a later effect, is past it."""
+    """Set the target aside because its next effect is missing, though the head, or a later effect, is past it."""
     what = f"the next effect in the log is seq {rows[0].global_seq}" if rows else "the log ends before it"
     return Poison(span.after_seq + 1, None, f"the effect is missing: {what}; run `worldledger verify`")
 

@@ -1,7 +1,7 @@
 """Feeding the projections beside a service, in a process of its own.
 
-What feeding computes would else stand in the way of the requests, for a Python process computes one thing at a time.
-The process ends with its parent, whatever ends that; one that fails is started again.
+Otherwise the computations of feeding would delay requests, because a Python process computes one thing at a time. The
+process ends with its parent, however that ends; one that fails is started again.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     from worldledger_service.settings import Settings
 
 
-#: What runs in the process.
+#: The module that the process runs.
 _COMMAND: Final = (sys.executable, "-m", "worldledger_service.projecting")
-#: Seconds until it is started again after it ended by itself; it doubles, up to the second number.
+#: Seconds until it is restarted after it ended by itself; the pause doubles, up to the second number.
 _PAUSES: Final = (1.0, 60.0)
-#: Seconds it is given to end in order.
+#: Seconds to end in order.
 _FAREWELL: Final = 5.0
-#: Seconds in which all commits are told to it as one.
+#: Seconds in which all commits are reported to it as one.
 _WORDS: Final = 0.01
 
 log = structlog.get_logger("worldledger.projections")
 
 
 class ProjectorProcess:
-    """The process that feeds, watched over; make it with `beside`."""
+    """The process that feeds, supervised; make it with `beside`."""
 
     def __init__(self, database_url: str, settings: Settings) -> None:
         values = settings.model_dump(mode="json", exclude={"database_url"})
         self._order = json.dumps({"url": database_url, "settings": values}).encode() + b"\n"
         self._process: Process | None = None
         self._telling: asyncio.TimerHandle | None = None
-        #: what it has counted since it was started last
+        #: its counters since the last start
         self.counters = Counters()
 
     @classmethod
     @asynccontextmanager
     async def beside(cls, database_url: str, settings: Settings) -> AsyncIterator[ProjectorProcess]:
-        """Feed beside the block."""
+        """Feed for the length of the block."""
         projector = cls(database_url, settings)
         task = asyncio.get_running_loop().create_task(projector._keep())
         try:
@@ -61,7 +61,7 @@ class ProjectorProcess:
             await asyncio.wait({task})
 
     def wake(self) -> None:
-        """Tell that something was appended, so that it is looked at before the next poll."""
+        """Report an append, so that it is seen before the next poll."""
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(_WORDS, self._tell)
 
@@ -72,7 +72,7 @@ class ProjectorProcess:
                 self._process.stdin.write(b"\n")
 
     async def _keep(self) -> None:
-        """Have the process run, and start it again when it ends, until cancelled."""
+        """Run the process, and restart it when it ends, until cancelled."""
         loop = asyncio.get_running_loop()
         backoff = Backoff(*_PAUSES)
         while True:
@@ -87,7 +87,7 @@ class ProjectorProcess:
             await backoff.wait()
 
     async def _run(self) -> int:
-        # A session of its own: what is typed at the terminal is for the parent, also while this one is still loading.
+        # A session of its own: keys typed at the terminal are for the parent, also while this one is still loading.
         process = self._process = await asyncio.create_subprocess_exec(
             *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
@@ -107,7 +107,7 @@ class ProjectorProcess:
 
 
 async def _end(process: Process) -> None:
-    """Let a process end in order, or else end it."""
+    """End a process in order, or else kill it."""
     if process.returncode is not None:
         return
     if process.stdin is not None:

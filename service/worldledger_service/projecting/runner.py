@@ -1,8 +1,8 @@
-"""The runner: looks for what is due and feeds it, until it is stopped. Nothing that goes wrong ends it.
+"""The runner: finds what is due and feeds it, until it is stopped. Errors do not end it.
 
-Any number of runners may work on one database. Each build is fed by the one that holds its lease; the others stand by
-and take over. News goes first to the live builds, then to those that are being filled, so that a rebuild does not
-keep the live ones waiting: a build is fed together with the live ones once it has caught up.
+Any number of runners may work on one database. Each build is fed by the runner that holds its lease; the others stand
+by and take over. News goes first to the live builds, then to those that are being filled, so that a rebuild does not
+delay the live ones: a build is fed together with the live ones once it has caught up.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from worldledger_service.projecting.outages import FOREIGN, Pool
 
 
-# Leases: which runner writes which build. No clock is shared, and none is trusted to write.
+# -- leases: which runner writes which build; no clock is shared, and none is trusted for writing -----------------
 #
-# A holder lets the ``beats`` of its lease rise. A contender remembers token and beats as it saw them; when they have
-# stood still for ``ttl`` seconds of its own monotonic clock it takes the lease by a compare-and-set, and the token
-# rises. Who writes checks inside the writing transaction that the token is still theirs, so a holder that was only
-# slow, or stopped, cannot write once it was replaced: that is the fence, and nothing rests on anybody's clock.
+# A holder increases the ``beats`` of its lease. A contender remembers token and beats as it saw them; when they have
+# not changed for ``ttl`` seconds of its own monotonic clock it takes the lease by a compare-and-set, and the token
+# rises. A writer checks inside the writing transaction that the token is still its own, so a holder that was only slow,
+# or stopped, cannot write once it was replaced: that is the fence, and it relies on no clock.
 
 
 class Leases:
@@ -51,13 +51,13 @@ class Leases:
         self._clock = clock
         #: name -> token
         self.held: dict[str, int] = {}
-        #: how many leases somebody else took from this runner
+        #: how many leases another runner took from this one
         self.lost = 0
         self._seen: dict[str, tuple[int, int, float]] = {}
         self._looked = -ttl
 
     async def acquire(self, names: Iterable[str], *, at_once: bool = False) -> list[str]:
-        """Try for those that are not held, now and then unless ``at_once``; return those that were had."""
+        """Try for those that are not held, now and then unless ``at_once``; return those that were acquired."""
         wanted = [name for name in names if name not in self.held]
         now = self._clock()
         if not wanted or (not at_once and self._seen.keys() >= set(wanted) and now < self._looked + self._ttl / 4):
@@ -81,19 +81,19 @@ class Leases:
         return [row["name"] for row in taken]
 
     async def seize(self, name: str) -> None:
-        """Take a lease from whoever holds it."""
+        """Take a lease from its present holder."""
         await self._pool.execute(statements.NEW_LEASES, [name])
         self.held[name] = await self._pool.fetchval(statements.SEIZE, name, self._holder)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget leases that turned out to be another's."""
+        """Drop leases that turned out to be another runner's."""
         for name in names:
             if self.held.pop(name, None) is not None:
                 self.lost += 1
             self._seen.pop(name, None)
 
     async def beat(self) -> None:
-        """Tell that this runner lives, and find out which leases it no longer holds."""
+        """Increase the beats of this runner's leases, and find out which it no longer holds."""
         held = dict(self.held)
         if not held:
             return
@@ -102,7 +102,7 @@ class Leases:
         self.drop(name for name, token in held.items() if name not in kept and self.held.get(name) == token)
 
     async def release(self, names: Iterable[str]) -> None:
-        """Return leases back."""
+        """Give leases back."""
         tokens = {name: self.held.pop(name) for name in list(names) if name in self.held}
         for name in tokens:
             self._seen.pop(name, None)
@@ -110,20 +110,20 @@ class Leases:
             await self._pool.execute(statements.RELEASE, list(tokens), list(tokens.values()))
 
 
-# Finding what is due: the worlds that have news, and, for a new build, every world once.
+# -- discovery: the worlds that have news, and, for a new build, every world once ---------------------------------
 #
-# A runner that polls looks at the worlds that have moved, by an index that holds no others: 100,000 idle worlds cost
-# it nothing. What it finds is written down for every build (projection_pending) in the statement that takes note of it,
-# so that no news is lost whoever dies, and each build takes its time.
+# A runner that polls looks at the worlds that have moved, by an index that holds no others: 100,000 idle worlds cost it
+# nothing. Findings are written for every build (projection_pending) in the statement that notes the move, so that no
+# news is lost if a runner dies, and each build takes its time.
 
-#: Most worlds in one look, whose heads are locked for its time.
+#: Most worlds in one check; their heads are locked for its time.
 WORLDS_AT_ONCE: Final = 1000
-#: Pages of the first pass in one go, so that the worlds with news need not wait for its end.
+#: Pages of the first pass at a time, so that the worlds with news need not wait for its end.
 _PAGES: Final = 5
 
 
 class Discovery:
-    """Looks for what is due, for one runner."""
+    """Finds what is due, for one runner."""
 
     def __init__(self, pool: Pool, log: LogReader, *, idle: float) -> None:
         self._pool = pool
@@ -141,7 +141,7 @@ class Discovery:
         return self._after != after
 
     async def scan(self, table: Table, build: Build) -> bool:
-        """Go on with a build's first pass over all worlds; return whether it is not at its end."""
+        """Continue a build's first pass over all worlds; return whether it is not at its end."""
         rulesets = table.projection.rulesets
         position = build.scanned_to
         if position == "":
@@ -166,35 +166,35 @@ class Discovery:
 
 
 def reading(tables: Iterable[Table]) -> tuple[list[str], list[str], list[str]]:
-    """Say which worlds builds read, for statements: the builds that do not read all, and their rulesets in pairs."""
+    """Return which worlds builds read, for statements: the builds that do not read all, and their rulesets in pairs."""
     choosy = [table for table in tables if table.projection.rulesets is not None]
     pairs = [(table.build, ruleset) for table in choosy for ruleset in sorted(table.projection.rulesets or ())]
     return [table.build for table in choosy], [build for build, _ in pairs], [ruleset for _, ruleset in pairs]
 
 
-# Builds that sit out for a while, because something is wrong with them alone: their table was altered, say.
+# -- quarantine: builds that are skipped for a while, because they alone have a fault, such as an altered table ---
 
-#: Seconds to sit out after the first failure; it doubles with each, up to the second number.
+#: Seconds of the first quarantine; they double with each failure, up to the second number.
 _PAUSES: Final = (1.0, 60.0)
 
 log = structlog.get_logger("worldledger.projections")
 
 
 class Bench:
-    """Who sits out until when, and why."""
+    """The builds in quarantine: until when, and why."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._until: dict[str, tuple[float, Backoff]] = {}
-        #: what went wrong, by build
+        #: the error, by build
         self.why: dict[str, str] = {}
 
     def has(self, build: str) -> bool:
-        """Tell whether a build sits out now."""
+        """Return whether a build is in quarantine now."""
         return build in self._until and self._clock() < self._until[build][0]
 
     def send(self, build: str, error: Exception) -> None:
-        """Let a build sit out."""
+        """Put a build into quarantine."""
         _, backoff = self._until.get(build) or (0.0, Backoff(*_PAUSES))
         self._until[build] = self._clock() + backoff.next(), backoff
         why = f"{type(error).__name__}: {error}"
@@ -203,22 +203,22 @@ class Bench:
         self.why[build] = why
 
     def recall(self, build: str) -> None:
-        """Note that all is well with a build."""
+        """Note that a build works again."""
         if self._until.pop(build, None) is not None:
             del self.why[build]
             log.warning("a build is written again", build=build)
 
 
-# How long a runner waits: between two looks for news, and after something went wrong.
+# -- pauses: between two checks for news, and after errors --------------------------------------------------------
 
-#: Seconds at most for more news to gather, when there is some.
+#: Most seconds for which more news is gathered, when there is some.
 _BREATH: Final = 0.02
-#: Seconds to wait after the first failure; it doubles with each, up to the second number.
+#: Seconds to wait after the first failure; they double with each, up to the second number.
 _BACKOFF: Final = (0.05, 5.0)
 
 
 class Pace:
-    """The pauses of one runner, and what it tells of troubles: once for each, and once when they are over."""
+    """The pauses of one runner, and its reports of failures: once for each, and once when they are over."""
 
     def __init__(self, poll_interval: float) -> None:
         self._poll_interval = poll_interval
@@ -230,13 +230,13 @@ class Pace:
         self.failures = 0
 
     def wake(self) -> None:
-        """Let the next look be soon."""
+        """Make the next check soon."""
         self._woken.set()
 
     async def rest(self, *, brief: bool) -> None:
-        """Wait for the next look, or for being woken; what comes just after is taken in the same look.
+        """Wait for the next check, or for being woken; news from just after that is included.
 
-        ``brief``: more news is to be expected, and the wait is short.
+        ``brief``: more news is expected, and the wait is short.
         """
         if not brief:
             with suppress(TimeoutError):
@@ -266,15 +266,15 @@ class Pace:
         self._backoff.reset()
 
 
-# Letting a finished build take over.
+# -- swaps: letting a finished build take over --------------------------------------------------------------------
 #
-# It may only do so when it is as far as the live one in every world, so whoever feeds the live one has to stand still
-# for that moment. Where that is another runner, its lease is taken from it, and the new build gets what the other wrote
+# It may only do so when it is as far as the live one in every world, so the runner of the live one has to stand still
+# for that moment. If that is another runner, its lease is taken from it, and the new build gets what the other wrote
 # last; then the swap finds them equal. If the swap is held back the other gets its lease again.
 
-#: Seconds until a swap that was held back is tried again; it doubles each time, up to the second number.
+#: Seconds until a swap that was held back is tried again; they double each time, up to the second number.
 _SWAPPING_PAUSES: Final = (0.2, 10.0)
-#: Seconds for which a live build may have to do without its runner for the sake of a swap.
+#: Seconds for which a live build may be without its runner for the sake of a swap.
 _LONGEST_SEIZURE: Final = 5.0
 
 
@@ -290,17 +290,17 @@ class Swapping:
         self._counters = counters
         self._clock = clock
         self._waiting: dict[str, tuple[float, Backoff]] = {}
-        #: builds of which it was told that they wait for a lock
+        #: builds that are reported as waiting for a lock
         self._told: set[str] = set()
-        #: projections whose builds may take over though worlds are parked in them
+        #: projections whose builds may take over with parked worlds
         self.accept_parked: set[str] = set()
         #: leases of live builds that were taken from another runner for the sake of a swap, and when
         self.seized: dict[str, float] = {}
-        #: why a swap is held back until somebody does something, by build
+        #: why a swap is held back until an operator acts, by build
         self.held_back: dict[str, str] = {}
 
     async def attempt(self, new: Build, builds: Sequence[Build], folds: Folds) -> bool:
-        """Attempt the swap of a build that has caught up; return whether another round is to be done at once."""
+        """Try to swap in a build that has caught up; return whether another round is to be done at once."""
         until, _ = self._waiting.get(new.name) or (-inf, None)
         if self._clock() < until:
             return False
@@ -339,7 +339,7 @@ class Swapping:
         return True
 
     def keep(self, builds: Sequence[Build], held: Sequence[Build]) -> None:
-        """Let go of what was for the sake of builds that this runner no longer fills, or that cannot keep up."""
+        """Release what was held for builds that this runner no longer fills, or that cannot keep up."""
         filling = {build.projection for build in held if build.status == "building"}
         for_them = {build.lease for build in builds if build.status == "live" and build.projection in filling}
         since = self._clock() - _LONGEST_SEIZURE
@@ -364,16 +364,16 @@ class Swapping:
         self.held_back.pop(build, None)
 
 
-#: Seconds between two looks at what is seldom wrong: views that are gone, builds that are to be dropped.
+#: Seconds between two checks of rare faults: missing views, builds that are to be dropped.
 _HOUSEKEEPING: Final = 2.0
-#: Seconds for which news is gathered, at most, after the first word of it.
+#: Seconds for which news is gathered, at most, after the first signal.
 _GATHER: Final = 0.02
 #: Seconds for giving the leases back at the end.
 _FAREWELL: Final = 2.0
 
 
 class WaitedFor(NamedTuple):
-    """A world that a projection has not read to its head, and who holds the lease (None: nobody)."""
+    """A world that a projection has not read to its head, and the holder of the lease (None: none)."""
 
     projection: str
     world_id: str
@@ -408,7 +408,8 @@ class Runner:
         self.builds = Builds(pool, projections)
         self._leases = Leases(pool, holder, lease_ttl, clock)
         self._folds = Folds()
-        # Who hangs in a transaction, with its locks, is thrown out about when its lease is given to another.
+        # A runner that hangs in a transaction, with its locks, is disconnected about when its lease is given to
+        # another.
         idle = max(lease_ttl, 1.0)
         self._discovery = Discovery(pool, reader, idle=idle)
         self._batches = Batches(
@@ -433,16 +434,16 @@ class Runner:
 
     @property
     def held_back(self) -> dict[str, str]:
-        """Why builds are not written, or do not take over, until somebody does something; as this runner knows it."""
+        """Why builds are not written, or do not take over, until an operator acts; as far as this runner knows."""
         return {**self._swapping.held_back, **self._bench.why}
 
     async def accept_parked(self, projection: str, build: str) -> None:
-        """Have a build taken over by this runner, and let it go live though worlds are parked in it."""
+        """Let this runner take over a build, and let it go live with parked worlds."""
         self._swapping.accept_parked.add(projection)
         await self._leases.seize(f"build:{build}")
 
     def wake(self) -> None:
-        """Look for news soon: something was appended."""
+        """Check for news soon: something was appended."""
         self._pace.wake()
 
     async def run(self) -> None:
@@ -453,7 +454,7 @@ class Runner:
                     await self._rest()
 
     async def run_until_caught_up(self, timeout: float | None = None) -> None:
-        """Run until nothing is left to do for this program's builds, whoever does it. Raises TimeoutError."""
+        """Run until nothing is left to do for this program's builds, by any runner. Raises TimeoutError."""
         async with asyncio.timeout(timeout), self._alive():
             while True:
                 if await self._try(self.step) or self._pace.failures:
@@ -463,7 +464,7 @@ class Runner:
                 await self._rest()
 
     async def step(self) -> bool:
-        """Do one round: look for news, feed a batch, and what else is due. Gives whether more is to be done at once."""
+        """Do one round: discover news, feed a batch, and what else is due. Return whether more is due at once."""
         builds = await self._look()
         feedable = [build for build in builds if build.status != "retired" and not build.paused and self._mine(build)]
         await self._hold([build.lease for build in feedable])
@@ -494,7 +495,7 @@ class Runner:
     # -- a round -------------------------------------------------------------------------------------------
 
     async def _look(self) -> list[Build]:
-        """Return the builds there are, once what lacks is made."""
+        """Return the builds, after making the missing ones."""
         builds = await self.builds.all()
         changed = await self.builds.make_lacking(builds)
         now = self._clock()
@@ -542,7 +543,7 @@ class Runner:
         return more
 
     async def _single_out(self, tables: Mapping[str, Table], tokens: Mapping[str, int], error: Exception) -> None:
-        """Feed each build by itself, once; one that fails sits out, so that the others can go on without it."""
+        """Feed each build separately, once; one that fails is put into quarantine, so that the others can go on."""
         self.counters.failures += 1
         if len(tables) == 1:
             self._bench.send(next(iter(tables)), error)
@@ -584,7 +585,7 @@ class Runner:
     # -- going on ------------------------------------------------------------------------------------------
 
     async def _try(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        """Do some work; after an error wait, longer each time, and give False."""
+        """Do some work; after an error wait, longer each time, and return False."""
         try:
             more = await work()
         except Exception as error:  # noqa: BLE001 - a runner goes on whatever happens, and tells of it
@@ -615,5 +616,5 @@ class Runner:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._beat_interval)
-            with suppress(*FOREIGN):  # an outage: the rounds tell of it
+            with suppress(*FOREIGN):  # an outage: the rounds report it
                 await self._leases.beat()

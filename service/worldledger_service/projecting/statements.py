@@ -1,7 +1,6 @@
-"""The engine's statements about builds, leases, checks and status. Values always travel as parameters.
+"""The engine's statements, by name. Values are always passed as parameters.
 
-What a runner does over and over stands in `worldledger_service.projecting.statements`; what depends on a projection's
-columns is made by `worldledger_projections.tables`.
+The statements that depend on a projection's columns are made by `worldledger_projections.tables`.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ select build, projection, version, status, paused, scanned_to,
 from projection_builds order by projection, build
 """
 
-#: Who may begin, drop or cancel a build takes this first. It waits for every discovery under way, which knows only
-#: the builds that it saw, and no later one can begin before the new build is there to be seen: so no news passes a
-#: build by that comes between the news of it and its first pass over the worlds.
+#: Taken before a build is begun, dropped or cancelled. It waits for every discovery under way, which knows only the
+#: builds that it saw, and no later one can begin before the new build is visible: so a build misses no news between the
+#: moment of the news and its first pass over the worlds.
 LOCK_BUILDS: Final = "lock table projection_builds in access exclusive mode"
 
 #: $1 build, $2 projection, $3 version, $4 status, $5 paused.
@@ -44,14 +43,14 @@ STILL_LIVE: Final = "select from projection_builds where build = $1 and status =
 
 DELETE_BUILD: Final = "delete from projection_builds where build = $1"
 
-#: All that is kept about a build besides its table; the lease stays, so that its number is not given again.
+#: Everything that is kept about a build besides its table; the lease stays, so that its number is not used again.
 FORGET_BUILD: Final = (
     "delete from projection_pending where build = $1",
     "delete from projection_parked where build = $1",
     "delete from projection_cursors where build = $1",
 )
 
-#: The numbers of builds are told from their leases, which outlive them.
+#: The numbers of builds follow from their leases, which outlive them.
 LEASE_NAMES: Final = "select name from projection_leases where starts_with(name, 'build:')"
 
 DROP_OLD_LEASES: Final = """
@@ -59,7 +58,7 @@ delete from projection_leases l where l.name = any($1::text[])
     and not exists (select from projection_builds b where l.name = 'build:' || b.build)
 """
 
-#: Views that are made from a view of the schema, at any remove, the last first; in the schema of what people ask, ours.
+#: Views over a view of the schema, direct or indirect, the last first; in the schema for users' queries, only ours.
 VIEWS_UPON: Final = """
 with recursive upon (oid, depth) as (
     select to_regclass('projections.' || $1::text)::oid, 0
@@ -76,9 +75,9 @@ group by 1 order by max(upon.depth) desc, 1
 """
 
 
-#: Worlds in which $1, the new build, is behind $2, the live one, which may lie beyond the head of a log that was cut
-#: short by hand. $3: the rulesets it reads, null for all. A world
-#: that the new build has parked is not counted: see PARKED_ONLY_HERE.
+#: Worlds in which $1, the new build, is behind $2, the live one, which may be beyond the head of a log that was cut
+#: short by hand. $3: the rulesets it reads, null for all. A world that the new build has parked is not counted: see
+#: PARKED_ONLY_HERE.
 BEHIND: Final = """
 select l.world_id from projection_cursors l
 left join projection_cursors n on n.build = $1 and n.world_id = l.world_id
@@ -101,7 +100,7 @@ NEW_LEASES: Final = "insert into projection_leases (name) select unnest($1::text
 
 LEASES: Final = "select name, holder, token, beats from projection_leases where name = any($1::text[])"
 
-#: Take the leases that stand as they were seen. $1 name, $2 token, $3 beats, $4 the holder.
+#: Take the leases that are unchanged since they were seen. $1 name, $2 token, $3 beats, $4 the holder.
 ACQUIRE: Final = """
 update projection_leases l set token = l.token + 1, beats = l.beats + 1, holder = $4
 from unnest($1::text[], $2::bigint[], $3::bigint[]) as seen (name, token, beats)
@@ -109,12 +108,12 @@ where l.name = seen.name and l.token = seen.token and l.beats = seen.beats
 returning l.name, l.token
 """
 
-#: Take the lease whoever holds it, who then finds that the token is no longer theirs.
+#: Take the lease from any holder, which then finds that its token is no longer valid.
 SEIZE: Final = """
 update projection_leases set token = token + 1, beats = beats + 1, holder = $2 where name = $1 returning token
 """
 
-#: Make every holder of the lease begin anew: nobody holds it, and the token is another.
+#: Make every holder of the lease begin again: the lease has no holder, and the token changes.
 REVOKE: Final = "update projection_leases set token = token + 1, holder = null where name = $1"
 
 BEAT: Final = """
@@ -146,7 +145,7 @@ UNPARK: Final = "delete from projection_parked where build = $1 and world_id = $
 
 SET_CURSOR: Final = "update projection_cursors set global_seq = $3 where build = $1 and world_id = $2"
 
-#: Where a build stands in a world, for who waits: $1 build, $2 world_id.
+#: How far a build is in a world, for waiting calls: $1 build, $2 world_id.
 REACHED: Final = """
 select w.ruleset, coalesce(c.global_seq, 0) as global_seq, k.global_seq as parked
 from worlds w
@@ -231,17 +230,14 @@ order by k.build, k.world_id limit $2
 """
 
 
-# The statements by which a runner finds what is due and writes what it made of it.
-#
-# Values always travel as parameters. The writing of rows themselves is made by `worldledger_projections.tables`.
+# -- a runner's work: finding what is due, and writing the results ----------------------------------------------
 
 # -- finding what is due -----------------------------------------------------------------------------------
 
-#: Note for every build the worlds that have moved, the first $2 after $1, and that this was noted; give how many, and
-#: the last. A build in $3 reads only the worlds of the rulesets that $4 and $5 name; a build that this program does
-#: not know reads all, and who knows it looks again.
-#: Heads that somebody is just moving are left for the next look. Rows of both tables are locked in the order of
-#: their keys.
+#: Note for every build the worlds that have moved, the first $2 after $1, and that this was noted; return how many, and
+#: the last. A build in $3 reads only the worlds of the rulesets that $4 and $5 name; a build that this program does not
+#: know reads all, and a program that knows it checks again. Heads that are just being moved are left for the next time.
+#: Rows of both tables are locked in the order of their keys.
 DISCOVER: Final = """
 with picked as materialized (
     select world_id from heads where moved and world_id > $1 order by world_id limit $2
@@ -262,7 +258,7 @@ noted as (
 select count(*), max(world_id) from news
 """
 
-#: One page of a build's first pass over all worlds. $1 build, $2 where the pass stands, $3 where it stands then (null
+#: One page of a build's first pass over all worlds. $1 build, $2 the position of the pass, $3 its next position (null
 #: at the end); the page's worlds: $4 world_id, $5 head_seq.
 SCAN: Final = """
 with here as (
@@ -285,8 +281,8 @@ update projection_builds set effects_total = (
 where build = $1 and effects_total is null
 """
 
-#: What is due for some builds ($1), by world, each build's first $3 worlds after $2. ``parked`` is where the build
-#: has set the world aside, unless it was released for another attempt.
+#: What is due for some builds ($1), by world, each build's first $3 worlds after $2. ``parked`` is where the build has
+#: set the world aside, unless it was released for another attempt.
 DUE: Final = """
 select p.build, p.world_id, p.head_seq, c.global_seq, w.ruleset, k.global_seq as parked
 from unnest($1::text[]) as b (build)
@@ -305,7 +301,7 @@ delete from projection_pending p using unnest($1::text[], $2::text[], $3::bigint
 where p.build = d.build and p.world_id = d.world_id and p.head_seq <= d.head_seq
 """
 
-#: Worlds that are parked are not due, unless somebody has released them in the meantime. $1 build, $2 world_id.
+#: Parked worlds are not due, unless they have been released in the meantime. $1 build, $2 world_id.
 NOT_DUE_WHILE_PARKED: Final = """
 with parked as materialized (
     select k.build, k.world_id from unnest($1::text[], $2::text[]) as d (build, world_id)
@@ -314,14 +310,14 @@ with parked as materialized (
 delete from projection_pending p using parked where p.build = parked.build and p.world_id = parked.world_id
 """
 
-#: Release parked worlds for another attempt: an empty error says so. $1 builds, $2 a world_id, null for all.
+#: Release parked worlds for another attempt: an empty error marks them. $1 builds, $2 a world_id, null for all.
 RELEASE_PARKED: Final = """
 update projection_parked set error = '' where build = any($1::text[]) and ($2::text is null or world_id = $2)
 returning build, world_id
 """
 
-#: To be run after RELEASE_PARKED, in a statement of its own: it sees all that NOT_DUE_WHILE_PARKED threw away.
-#: $1 build, $2 world_id.
+#: To be run after RELEASE_PARKED, in a statement of its own: it sees everything that NOT_DUE_WHILE_PARKED discarded. $1
+#: build, $2 world_id.
 DUE_AGAIN: Final = """
 insert into projection_pending as p (build, world_id, head_seq)
 select d.build, d.world_id, h.head_seq
@@ -330,7 +326,7 @@ order by d.build, d.world_id
 on conflict (build, world_id) do update set head_seq = greatest(p.head_seq, excluded.head_seq)
 """
 
-#: Whether anything is left to do for some builds ($1), or not yet noted; that builds of $2 take over is not waited for.
+#: Whether anything is left to do for some builds ($1), or not yet noted; swaps of builds of $2 are not waited for.
 LEFT_TO_DO: Final = """
 select coalesce((select true from heads where moved order by world_id limit 1), false)
     or exists (
@@ -340,7 +336,7 @@ select coalesce((select true from heads where moved order by world_id limit 1), 
                or exists (select from projection_pending p where p.build = b.build)))
 """
 
-#: The first world in which something is left to do for some builds ($1), how far it was read, and who holds the build.
+#: The first world in which something is left to do for some builds ($1), how far it was read, and the build's holder.
 WAITED_FOR: Final = """
 select b.projection, p.world_id, coalesce(c.global_seq, 0) as global_seq, h.head_seq, l.holder
 from projection_builds b
@@ -354,32 +350,32 @@ order by p.world_id, b.projection limit 1
 
 # -- writing -----------------------------------------------------------------------------------------------
 
-#: Begin a transaction of the runner's. It need not be durable at once: rows and cursor are one transaction, and what
-#: a crash of the server takes back is done again. A holder that hangs in the middle is thrown out, so that nobody
-#: has to wait for its locks. {idle} and {lock} are milliseconds.
+#: Begin a transaction of the runner's. It need not be durable at once: rows and cursor are one transaction, and what a
+#: crash of the server loses is done again. A holder that hangs in the middle is disconnected, so that its locks block
+#: nothing. {idle} and {lock} are milliseconds.
 BEGIN: Final = """
 begin; set local synchronous_commit = off; set local idle_in_transaction_session_timeout = {idle};
 set local lock_timeout = {lock}
 """
 
-#: $1 build, $2 world_id. A cursor that somebody else has locked is left out.
+#: $1 build, $2 world_id. Cursors that are locked by another transaction are left out.
 LOCK_CURSORS: Final = """
 select c.build, c.world_id, c.global_seq from unnest($1::text[], $2::text[]) as d (build, world_id)
 join projection_cursors c on c.build = d.build and c.world_id = d.world_id
 order by c.build, c.world_id for update of c skip locked
 """
 
-#: $1 build, $2 world_id, $3 global_seq. Gives those that were not there.
+#: $1 build, $2 world_id, $3 global_seq. Returns those that did not exist.
 NEW_CURSORS: Final = """
 insert into projection_cursors (build, world_id, global_seq)
 select * from unnest($1::text[], $2::text[], $3::bigint[]) as d (build, world_id, global_seq)
 order by build, world_id on conflict do nothing returning build, world_id
 """
 
-#: The last statement of a batch, which fences it: gives the builds whose lease is still held and which are neither
-#: paused nor retired; where one is missing nothing may be committed.
-#: Builds: $1 build, $2 token, $3 how many effects. Worlds: $4 build, $5 world_id, $6 global_seq, $7 whether the cursor
-#: is new. Parked: $8 build, $9 world_id, $10 global_seq, $11 kind, $12 error.
+#: The last statement of a batch, which fences it: returns the builds whose lease is still held and which are neither
+#: paused nor retired; if one is missing, nothing may be committed. Builds: $1 build, $2 token, $3 how many effects.
+#: Worlds: $4 build, $5 world_id, $6 global_seq, $7 whether the cursor is new. Parked: $8 build, $9 world_id, $10
+#: global_seq, $11 kind, $12 error.
 FINISH: Final = """
 with fence as materialized (
     select h.build, h.effects from unnest($1::text[], $2::bigint[], $3::bigint[]) as h (build, token, effects)

@@ -1,4 +1,4 @@
-"""How projections stand. What it costs grows with what is due, not with the number of worlds."""
+"""The status of projections. Its cost grows with what is due, not with the number of worlds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from asyncpg import Record
 
 
-#: What to do about a projection that is in the database, but not in the program.
+#: The advice about a projection that is in the database, but not in the program.
 NAMED: Final = "one of your own is named by --projection MODULE:CLASS or WORLDLEDGER_OWN_PROJECTIONS"
 
 
@@ -26,12 +26,12 @@ NAMED: Final = "one of your own is named by --projection MODULE:CLASS or WORLDLE
 class BuildStatus:
     """One build of a projection.
 
-    - ``worlds_behind``, ``effects_behind``, ``seconds_behind``: in how many worlds effects are due, how many, and since
-      when the first of them (None where nothing is due, or it was not noted yet). Worlds set aside are not counted:
-      they are ``parked``. A build that is ``scanning`` has not looked at every world yet.
-    - ``effects_done`` of ``effects_total``: the progress of a build; it may pass the total, which was counted at the
+    - ``worlds_behind``, ``effects_behind``, ``seconds_behind``: in how many worlds effects are due, how many, and for
+      how long the first of them has been (None if nothing is due, or it was not noted yet). Worlds that are set aside
+      are not counted: they are ``parked``. A build that is ``scanning`` has not visited every world yet.
+    - ``effects_done`` of ``effects_total``: the progress of a build; it may exceed the total, which was counted at the
       beginning.
-    - ``holder``: who holds the lease; it may have died.
+    - ``holder``: the holder of the lease, which may have died.
     - ``held_back``: why a build is not written, or does not take over though it has caught up; as far as is known.
     """
 
@@ -54,7 +54,7 @@ class BuildStatus:
 
 @dataclass(frozen=True, slots=True)
 class ProjectionStatus:
-    """One projection: ``version`` is this program's, None where it has none of that name; ``note`` is for people."""
+    """One projection: ``version`` is this program's, None if it has none of that name; ``note`` is for operators."""
 
     name: str
     version: int | None
@@ -65,7 +65,7 @@ class ProjectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ParkedWorld:
-    """A world that a build has set aside: the effect, and what is the matter with it."""
+    """A world that a build has set aside: the effect, and the error."""
 
     projection: str
     build: str

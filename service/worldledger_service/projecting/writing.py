@@ -1,7 +1,7 @@
-"""Writing what a batch came to: rows, cursors and everything else of it in one transaction, under a fence.
+"""Writing a batch: rows, cursors and everything else of it in one transaction, under a fence.
 
-Exactly once: a cursor is moved in the transaction that writes the rows, and only from where the fold began. Whoever
-else has the cursor, or moved it, is left alone. The last statement makes sure that the leases are still held.
+Exactly once: a cursor is moved in the transaction that writes the rows, and only from where the fold began. A cursor
+that another runner holds, or has moved, is left alone. The last statement checks that the leases are still held.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from worldledger_service.projecting.outages import FOREIGN, Connection, Pool
 
 
-#: From how many rows on a COPY, which takes two more round trips, is quicker than a statement.
+#: From this number of rows on, a COPY, which takes two more round trips, is faster than a statement.
 _MANY: Final = 200
-#: For how many batches no COPY is used after one failed: asyncpg's may hang where both sides find fault with rows.
+#: Batches without COPY after one failed: asyncpg's may hang if both sides find fault with rows.
 _SHUNNED: Final = 20
-#: asyncpg's COPY waits for room in the connection's buffer, for ever where the connection breaks meanwhile: so there is
-#: room. The rows of a batch are in memory anyway.
+#: asyncpg's COPY waits for room in the connection's buffer, for ever if the connection breaks meanwhile: so the buffer
+#: has room for all. The rows of a batch are in memory anyway.
 _ROOM: Final = 2**30
 #: A server that waits for the rest of a COPY does not notice by itself that the network is gone.
 _NOTICE: Final = """
@@ -37,7 +37,7 @@ Pieces = list[list[tuple[Any, ...]]]
 
 
 class CursorsMovedError(Exception):
-    """Somebody else has, or had, the cursors of these targets: nothing was written."""
+    """Another runner holds, or held, the cursors of these targets: nothing was written."""
 
     def __init__(self, keys: set[Key]) -> None:
         super().__init__(f"{len(keys)} cursors are not where they were")
@@ -45,7 +45,7 @@ class CursorsMovedError(Exception):
 
 
 class LeasesLostError(Exception):
-    """These builds are no longer to be written by this runner: nothing was written."""
+    """This runner may no longer write these builds: nothing was written."""
 
     def __init__(self, builds: set[str]) -> None:
         super().__init__(f"no longer to be written here: {', '.join(sorted(builds))}")
@@ -53,9 +53,9 @@ class LeasesLostError(Exception):
 
 
 class Written:
-    """What some targets came to, as the parameters of statements. Making it is bare computing.
+    """The results of some targets, as the parameters of statements. Making it is pure computation.
 
-    ``copying`` allows COPY for the rows that are many and need no more than that.
+    ``copying`` allows COPY for large numbers of rows that need nothing else.
     """
 
     def __init__(self, targets: Sequence[Target], *, copying: bool = False) -> None:
@@ -98,14 +98,14 @@ class Writer:
 
     @property
     def copying(self) -> bool:
-        """Whether COPY may be used: not for some time after one failed, because it may fail in ways of its own."""
+        """Whether COPY may be used: not for some time after one failed, because it has faults of its own."""
         self._shunning = max(self._shunning - 1, 0)
         return not self._shunning
 
     async def write(self, written: Written, tokens: Mapping[str, int]) -> None:
-        """Write it, whole or not at all. ``tokens``: each build's lease.
+        """Write it, completely or not at all. ``tokens``: each build's lease.
 
-        Raises CursorsMovedError, LeasesLostError, or what the database says.
+        Raises CursorsMovedError, LeasesLostError, or the database's errors.
         """
         async with transaction(self._pool, begin=self._begin) as connection:
             await _take_cursors(connection, written.targets)
@@ -154,10 +154,10 @@ async def _copy(connection: Connection, copies: Iterable[tuple[str, list[Row]]])
             await connection.copy_records_to_table(build, schema_name=SCHEMA, records=rows)
         except (*FOREIGN, asyncio.CancelledError):
             raise
-        except Exception as error:  # whatever the driver's encoders raise
+        except Exception as error:  # raised by the driver's encoders
             raise RefusedRowsError(f"{type(error).__name__}: {error}") from error
 
 
 def columns(rows: Sequence[Sequence[Any]], width: int) -> list[tuple[Any, ...]]:
-    """Return rows as arrays, one for each of their columns, also where there are none."""
+    """Return rows as arrays, one for each of their columns, even without rows."""
     return list(zip(*rows, strict=True)) if rows else [()] * width
