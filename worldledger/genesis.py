@@ -18,6 +18,7 @@ from worldledger.canonical import MAX_INT, PROFILE, canonical_json, child, gate
 from worldledger.config import OrchestratorConfig
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError, SimulationError
+from worldledger.kinds import DEFAULT
 
 #: The rule for a world's name, for messages and docs.
 NAME_RULE: Final = (
@@ -83,14 +84,14 @@ class UnforkedWorld(BaseModel):
         frozen=True,
         extra="forbid",
         strict=True,
-        json_schema_extra={"examples": [{"world_id": "market-town", "ruleset": "sandbox", "experiment": "trial-1"}]},
+        json_schema_extra={"examples": [{"world_id": "market-town", "ruleset": DEFAULT, "experiment": "trial-1"}]},
     )
 
     world_id: str = Field(json_schema_extra={"pattern": NAME_PATTERN, "maxLength": 200})
-    ruleset: str = Field(default="sandbox", description="The rules of this kind of world.")
+    ruleset: str = Field(default=DEFAULT, description="The rules of this kind of world.")
     config: dict[str, Any] = Field(
         default_factory=dict,
-        description="The ruleset's own settings; of `simulation` its configuration: `/v1/schemas/simulation-config`.",
+        description="The ruleset's own settings; `/v1/schemas` lists the schemas that kinds of worlds have for theirs.",
     )
     experiment: str | None = Field(
         default=None, min_length=1, max_length=200, description="A label under which worlds are found together."
@@ -117,7 +118,7 @@ class UnforkedWorld(BaseModel):
     )
     #: no part of the genesis: what the world begins with stands in the effects after it
     checkpoint: dict[str, Any] | None = Field(
-        default=None, description="What a `simulation` begins with instead of its defaults: `/v1/schemas/checkpoint`."
+        default=None, description="A state to begin with, for rulesets that can; in the ruleset's own form."
     )
 
 

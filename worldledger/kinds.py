@@ -19,14 +19,17 @@ from worldledger.errors import InvalidKindError
 
 #: The entry-point group in which packages offer kinds.
 GROUP: Final = "worldledger.kinds"
+#: The kind of worlds that name none.
+DEFAULT: Final = "sandbox"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of world. Every part is a text ``module:attribute``; a kind has those that it needs.
+    """One kind of world. Nearly every part is a text ``module:attribute``; a kind has those that it needs.
 
     - ``name``: the name of its ruleset, by which worlds refer to it.
     - ``ruleset``: a `worldledger.rulesets.Ruleset`, the rules. A kind may leave it out and add to another's worlds.
+    - ``units``: the names of its ruleset's units, in which moments of its worlds are counted, for messages and help.
     - ``policies``: observation policies by name, each with the module that registers it (`worldledger.policies`).
     - ``projections``: a sequence of `worldledger_projections.base.Projection` objects, tables over its worlds. Their
       module is refused where it uses clocks, randomness or I/O.
@@ -49,6 +52,7 @@ class Kind:
 
     name: str
     ruleset: str | None = None
+    units: tuple[str, ...] = ()
     policies: Mapping[str, str] = field(default_factory=dict)
     projections: str | None = None
     queries: str | None = None

@@ -1,8 +1,8 @@
 """Moments of a world as people and programs write them: ``1200``, ``head``, ``turn:5``, ``sim:12.5``, an ISO 8601 time.
 
 - ``seq:N`` or a bare ``N``: after the effect with this global_seq; ``head``: after the last effect there is
-- ``step:N``, and the units of a world's ruleset (``turn:N``, ``ply:N``, ``move:N``, ``round:N``): at the end of the
-  N-th, which is after the last effect before the next one begins
+- ``step:N``, and the units of a world's ruleset, as ``UNIT:N``: at the end of the N-th, which is after the last effect
+  before the next one begins
 - ``sim:T``: after the last effect at or before this sim_time
 - ``2026-01-31T12:00:00Z`` or ``wall:2026-01-31T12:00:00Z``: after the last effect at or before this wall time
 
@@ -16,10 +16,11 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, NamedTuple
 
-#: The forms of a moment, for messages and help.
-MOMENT_RULE: Final = "seq:N (or N), head, step:N, turn:N, ply:N, move:N, round:N, sim:SECONDS or a time in ISO 8601"
+from worldledger.errors import InvalidKindError
+from worldledger.kinds import installed
 
 #: The unit that every world has.
 STEP: Final = "step"
@@ -61,6 +62,17 @@ class UnreadableMomentError(ValueError):
     """A text that is not a moment; its message says what it should be."""
 
 
+@cache
+def moment_rule() -> str:
+    """Say what a moment may be, with the units that the installed kinds of worlds declare: for messages and help."""
+    try:
+        units = [unit for kind in installed().values() for unit in kind.units]
+    except InvalidKindError:  # said where kinds are used
+        units = []
+    named = ", ".join(f"{unit}:N" for unit in dict.fromkeys((STEP, *units)))
+    return f"seq:N (or N), head, {named}, sim:SECONDS or a time in ISO 8601"
+
+
 def parse_moment(text: str) -> Moment:
     """Read a moment. Raises UnreadableMomentError."""
     if text == "head":
@@ -76,7 +88,7 @@ def parse_moment(text: str) -> Moment:
         return Moment(wall_time=parse_wall_time(text))
     found = _UNIT.fullmatch(text)
     if found is None:
-        raise UnreadableMomentError(f"{text!r} is no moment: give {MOMENT_RULE}")
+        raise UnreadableMomentError(f"{text!r} is no moment: give {moment_rule()}")
     if word == "seq":
         return Moment(seq=int(rest))
     return Moment(unit=(found[1], int(found[2])))

@@ -1,4 +1,7 @@
-"""Every setting in one class. It is made once, where a program starts, and handed on; never at import."""
+"""Every setting in one class. It is made once, where a program starts, and handed on; never at import.
+
+Kinds of worlds may have settings of their own, in classes of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import ipaddress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
     from limits import RateLimitItem
@@ -38,6 +43,13 @@ def parse_rate_limit(text: str) -> RateLimitItem | None:
     if not (0 < limit.amount <= _MOST_REQUESTS and limit.get_expiry() <= _LONGEST_WINDOW):
         raise ValueError(f"{text!r}: a rate is from 1 to {_MOST_REQUESTS} requests in at most a day; or off")
     return limit
+
+
+def refusal(error: ValidationError) -> SimulationError:
+    """Return the sentence about the first setting that makes no sense."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else "?"
+    return SimulationError(f"setting {name} (WORLDLEDGER_{name.upper()}): {first['msg']}", setting=name)
 
 
 class Settings(BaseSettings):
@@ -144,12 +156,6 @@ class Settings(BaseSettings):
     )
     projection_lease_ttl: float = Field(
         default=5.0, gt=0, description="Seconds without a sign of life after which another runner feeds a projection."
-    )
-    max_games: int = Field(
-        default=100, ge=1, description="Most games of chess that one process keeps in memory; others are read again."
-    )
-    watch_idle: float = Field(
-        default=1800.0, gt=0, description="Seconds of silence after which the WebSocket of a game's watcher is closed."
     )
     live_states: int = Field(
         default=256, ge=1, description="Most worlds whose state one process keeps in memory to judge drafts by."

@@ -254,10 +254,11 @@ async def test_an_imported_game_is_told(served: Served, remote: httpx2.AsyncClie
         assert event["move"]["san_notation"] == "e5"
 
 
-async def test_an_idle_socket_is_closed(database_url: str) -> None:
+async def test_an_idle_socket_is_closed(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is said for as long as the setting has it, the socket is closed; who pings stays."""
+    monkeypatch.setenv("WORLDLEDGER_WATCH_IDLE", "1.0")
     async with (
-        serving(database_url, watch_idle=1.0) as served,
+        serving(database_url) as served,
         httpx2.AsyncClient(base_url=served.url, timeout=60) as client,
     ):
         await made(client, game_id="g")

@@ -56,7 +56,7 @@ def test_no_worlds_is_said_on_stderr(on: Cli) -> None:
     result = on("worlds", "--experiment", "x")
     assert (result.code, result.out) == (0, "")
     assert "no worlds in the experiment 'x'" in result.err
-    assert "import pgn" in result.err
+    assert "make one with `worldledger world create`" in result.err
 
 
 def test_what_would_steer_a_terminal_is_shown_as_text(on: Cli, database_url: str) -> None:

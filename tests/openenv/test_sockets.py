@@ -92,9 +92,10 @@ async def test_a_step_after_the_end(served: Served) -> None:
 # -- what closes it ----------------------------------------------------------------------------------------
 
 
-async def test_a_full_arena_closes_the_socket(database_url: str) -> None:
+async def test_a_full_arena_closes_the_socket(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the service plays as many games as it may, a reset that wants another such player is CAPACITY_REACHED."""
-    async with serving(database_url, max_games=1) as served, socket_of(served) as one, socket_of(served) as other:
+    monkeypatch.setenv("WORLDLEDGER_MAX_GAMES", "1")
+    async with serving(database_url) as served, socket_of(served) as one, socket_of(served) as other:
         wanted = {"opponent": {"name": "random"}, "agent_color": "white"}
         await one.reset(**wanted)
         await other.refused("CAPACITY_REACHED", "reset", wanted)
@@ -146,9 +147,10 @@ async def test_a_step_of_unknown_outcome_is_sent_again(
         assert (await socket.step("e2e4"))["reward"] == -0.1
 
 
-async def test_an_idle_socket_is_closed(database_url: str) -> None:
+async def test_an_idle_socket_is_closed(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is asked for as long as the setting has it, the socket is closed; its episode goes on."""
-    async with serving(database_url, watch_idle=0.3) as served:
+    monkeypatch.setenv("WORLDLEDGER_WATCH_IDLE", "0.3")
+    async with serving(database_url) as served:
         async with socket_of(served) as socket:
             begun = await socket.reset(agent_color="white")
             assert await socket.closed() == 1001

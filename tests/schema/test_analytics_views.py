@@ -38,7 +38,7 @@ OF_KINDS: list[ViewOfKind] = [
     *views_of_kinds(),
 ]
 #: The names of all views of the schema.
-NAMES = {view.name for view in (*VIEWS, *OF_KINDS)}
+NAMES = {view.name for view in VIEWS} | {view.name for view in OF_KINDS}
 
 #: Of which a row is none of a world's.
 NO_WORLDS = {"experiments", "projections"}

@@ -19,6 +19,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from worldledger_chess.api import problems as of_chess_routes
+from worldledger_chess.api.settings import ChessSettings
 from worldledger_chess.arena import errors as of_games
 from worldledger_chess.arena.players import errors as of_players
 from worldledger_projections import errors as of_projections
@@ -81,7 +82,7 @@ def _error_classes() -> Iterator[type[SimulationError]]:
 def settings_table() -> list[str]:
     """Return one row for each setting: variable, default and meaning."""
     rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
-    for name, field in Settings.model_fields.items():
+    for name, field in {**Settings.model_fields, **ChessSettings.model_fields}.items():
         default = field.default
         if name == "home":
             shown = "`~/.worldledger`"

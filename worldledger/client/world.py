@@ -30,6 +30,7 @@ from worldledger.errors import (
 )
 from worldledger.genesis import Order
 from worldledger.intents import Accepted, Held, check_intent
+from worldledger.kinds import DEFAULT
 from worldledger.policies import policy_spec
 from worldledger.protocols import ObservationPolicyProtocol
 from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold, check_about, check_threshold
@@ -112,7 +113,7 @@ class RemoteWorld(RemoteRounds):
     async def create_world(
         self,
         *,
-        ruleset: str = "sandbox",
+        ruleset: str = DEFAULT,
         config: dict[str, Any] | None = None,
         experiment: str | None = None,
         time_authority: str = "wall",

@@ -5,6 +5,7 @@ from worldledger.kinds import Kind
 KIND = Kind(
     name="chess",
     ruleset="worldledger_chess.rules:RULESET",
+    units=("ply", "move"),
     projections="worldledger_chess.projections:PROJECTIONS",
     queries="worldledger_chess.queries:FOLDER",
     analytics="worldledger_chess.analytics:FOLDER",

@@ -5,11 +5,13 @@ from worldledger.kinds import Kind
 KIND = Kind(
     name="simulation",
     ruleset="worldledger_simulation.rules:RULESET",
+    units=("turn",),
     policies={"matrix": "worldledger.observability.policy"},
     projections="worldledger_simulation.projections:PROJECTIONS",
     queries="worldledger_simulation.queries:FOLDER",
     analytics="worldledger_simulation.analytics:FOLDER",
     commands="worldledger_simulation.commands:add",
+    problems="worldledger_simulation.api.problems:PROBLEMS",
     routes="worldledger_simulation.routes:ROUTES",
     read_config="worldledger_simulation.read_config:read_config",
     schemas="worldledger_simulation.api.schemas:SCHEMAS",

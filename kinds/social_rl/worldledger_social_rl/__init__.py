@@ -5,6 +5,7 @@ from worldledger.kinds import Kind
 KIND = Kind(
     name="social_rl",
     ruleset="worldledger_social_rl.rules:RULESET",
+    units=("round",),
     policies={"social_rl": "worldledger_social_rl.rules.policy"},
     projections="worldledger_social_rl.projections:PROJECTIONS",
     queries="worldledger_social_rl.queries:FOLDER",

@@ -126,7 +126,11 @@ async def get_view(
     turn: Annotated[
         int | None,
         whole(0),
-        Query(ge=0, le=MAX_INT, description="The view that the agent had at the end of this turn of a simulation."),
+        Query(
+            ge=0,
+            le=MAX_INT,
+            description="The view that the agent had at the end of this turn, in a world that has turns.",
+        ),
     ] = None,
 ) -> Response:
     """Return an agent's view: the latest that it may know, or the one that it had at a moment.

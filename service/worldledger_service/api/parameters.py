@@ -22,7 +22,7 @@ from worldledger.chain import Position
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError, SimulationError
 from worldledger.genesis import NAME_PATTERN, NAME_RULE
-from worldledger.moments import HEAD, MOMENT_RULE, Moment, UnreadableMomentError, parse_moment
+from worldledger.moments import HEAD, Moment, UnreadableMomentError, moment_rule, parse_moment
 from worldledger_service.api.problems import InvalidParameterError, PositionAheadError, not_whole
 from worldledger_service.store import WorldRecord
 
@@ -160,8 +160,8 @@ At = Annotated[
     str | None,
     Query(
         max_length=_MOST,
-        description=f"The moment: {MOMENT_RULE}. {_ALONE}",
-        examples=["turn:5"],
+        description=f"The moment: {moment_rule()}. {_ALONE}",
+        examples=["step:5"],
         json_schema_extra=LOOKS,
     ),
     _CHECKED,
@@ -171,8 +171,8 @@ From = Annotated[
     Query(
         alias="from",
         max_length=_MOST,
-        description=f"The state at this moment …: {MOMENT_RULE}. It, or `from_seq`, has to be given, but not both.",
-        examples=["turn:5"],
+        description=f"The state at this moment …: {moment_rule()}. It, or `from_seq`, has to be given, but not both.",
+        examples=["step:5"],
         json_schema_extra=LOOKS,
     ),
     _CHECKED,
@@ -208,7 +208,7 @@ AtTurn = Annotated[
     Query(
         ge=0,
         le=MAX_INT,
-        description="The state at the end of this turn of a simulation: before the next one begins, or now.",
+        description="The state at the end of this turn, in a world that has turns: before the next one begins, or now.",
     ),
 ]
 

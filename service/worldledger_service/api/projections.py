@@ -145,7 +145,7 @@ T = TypeVar("T")
 #: Most parked worlds that are told one by one.
 _PARKED: Final = 100
 
-Name = Annotated[str, Path(description="The projection's name.", examples=["games"])]
+Name = Annotated[str, Path(description="The projection's name.", examples=["entities"])]
 World = Annotated[str | None, Query(description="Only this world.", examples=["market-town"], json_schema_extra=NAMED)]
 
 _BEGUN: Final = {

@@ -76,8 +76,8 @@ _PAGE_BYTES: Final = 4 * 1024 * 1024
 async def create_world(request: Request, body: NewWorld) -> Response:
     """Create a world: its genesis `WorldCreated` says once what it is, and can never be changed.
 
-    A `simulation` begins with `SimulationStarted`, which has every value of its configuration or its checkpoint, and
-    with the registrations of its agents. Where these are refused, `problems` has everything that is wrong, and `path`
+    Its ruleset may open it with further effects, which have all of its configuration or its checkpoint, and with the
+    registrations of its agents. Where these are refused, `problems` has everything that is wrong, and `path`
     says whether it is wrong in `$.config` or in `$.checkpoint`.
     """
     found = services(request)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import typer
 
-from worldledger.errors import InvalidKindError, SimulationError, StoreUnavailableError
+from worldledger.errors import InvalidKindError, StoreUnavailableError
 from worldledger_service.cli.output import Above, say
 from worldledger_service.running import run_blocking
 
@@ -67,16 +67,13 @@ def typed(ctx: typer.Context, name: str) -> bool:
 def _settings(*, database_url: str | None, **given: Any) -> Settings:
     from pydantic import ValidationError  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
-    from worldledger_service.settings import Settings  # noqa: PLC0415
+    from worldledger_service.settings import Settings, refusal  # noqa: PLC0415
 
     known = {name: value for name, value in given.items() if value is not None}
     try:
         return Settings(database_url=database_url, **known)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else "?"
-        what = f"setting {name} (WORLDLEDGER_{name.upper()}): {first['msg']}"
-        raise SimulationError(what, setting=name) from None
+        raise refusal(error) from None
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from worldledger_service.database.address import split_password
 EXAMPLES = examples(
     "worldledger db shell",
     'worldledger db shell -c "select * from verification"',
-    "worldledger db shell -c '\\d+ move_made'",
+    "worldledger db shell -c '\\d+ effects'",
 )
 
 

@@ -10,7 +10,7 @@ import typer
 
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.layout import Piece, put_lines, shown
-from worldledger_service.cli.moments import MOMENT_RULE, read_moment, seq_of
+from worldledger_service.cli.moments import moment_rule, read_moment, seq_of
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World, examples
 from worldledger_service.cli.output import plain, put_bytes
@@ -26,7 +26,7 @@ EXAMPLES = examples(
     "worldledger diff my-world 2026-01-31T12:00:00Z head --patch > changes.json",
 )
 
-_MOMENT = f"A moment: {MOMENT_RULE}. A time means the last effect at or before it."
+_MOMENT = f"A moment: {moment_rule()}. A time means the last effect at or before it."
 _MARKS = {"add": ("+ ", "green"), "remove": ("- ", "red"), "replace": ("", "")}
 
 

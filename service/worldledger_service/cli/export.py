@@ -49,8 +49,8 @@ def command(
     `worldledger verify --file`, and bring it in again by `worldledger import log`. With --all a world that does not
     verify is named, and the others are exported.
 
-    Games of chess become a PGN file by `worldledger export pgn`; so a world that is itself named pgn goes last:
-    `worldledger export -o FILE pgn`.
+    Kinds of worlds have further forms, such as `worldledger export parquet` for all of them. So a world that is itself
+    named as one goes last: `worldledger export -o FILE parquet`.
     """
     if (world is not None) + every + (experiment is not None) != 1:
         raise typer.BadParameter("name a world, or give --all or --experiment")

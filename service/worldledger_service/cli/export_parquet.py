@@ -11,7 +11,7 @@ import typer
 from worldledger.errors import MomentNotFoundError, TamperedError
 from worldledger_service.arrow.extras import needed
 from worldledger_service.cli.connect import database, opened, target
-from worldledger_service.cli.moments import MOMENT_RULE, Moment, first_seq_from, read_moment
+from worldledger_service.cli.moments import Moment, first_seq_from, moment_rule, read_moment
 from worldledger_service.cli.naming import whole_names
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, examples
 from worldledger_service.cli.output import put_bytes, say
@@ -50,7 +50,7 @@ def command(
         typer.Option(
             "--since",
             metavar="MOMENT",
-            help=f"Worlds that come into the lake begin with this moment: {MOMENT_RULE}.",
+            help=f"Worlds that come into the lake begin with this moment: {moment_rule()}.",
         ),
     ] = None,
     effects_only: Annotated[

@@ -10,7 +10,7 @@ import typer
 
 from worldledger.errors import StoreUnavailableError
 from worldledger_service.cli.connect import Target, target, with_store
-from worldledger_service.cli.moments import MOMENT_RULE, Moment, read_moment, seq_of
+from worldledger_service.cli.moments import Moment, moment_rule, read_moment, seq_of
 from worldledger_service.cli.naming import find_world, no_effects
 from worldledger_service.cli.options import DatabaseUrl, Home, World, examples
 from worldledger_service.cli.output import put_bytes, say
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
 
 EXAMPLES = examples(
-    "worldledger log my-world --kind MoveMade | jq .payload.san",
+    "worldledger log my-world --kind IntentRejected | jq .payload.reason",
     "worldledger log my-world --after 100 --until 200",
-    "worldledger log my-world --after turn:4 --until turn:5",
+    "worldledger log my-world --after step:4 --until step:5",
     "worldledger log my-world --follow",
 )
 
@@ -35,7 +35,7 @@ def command(
     ctx: typer.Context,
     world: World,
     after: Annotated[
-        str, typer.Option("--after", metavar="MOMENT", help=f"Begin behind this moment: 0, {MOMENT_RULE}.")
+        str, typer.Option("--after", metavar="MOMENT", help=f"Begin behind this moment: 0, {moment_rule()}.")
     ] = "0",
     until: Annotated[
         str | None,

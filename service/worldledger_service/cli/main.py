@@ -59,16 +59,16 @@ from worldledger_service.cli.tree import Commands, Group
 _ABOUT = "An event-sourced, tamper-evident, replayable log for multi-agent simulations, on PostgreSQL."
 _EPILOG = """Start here:
 
-  worldledger import pgn FOLDER --experiment first
+  worldledger world create first
   worldledger worlds
-  worldledger state WORLD
+  worldledger state first
   worldledger verify --all
 
 Every command explains itself with --help."""
-_IMPORTS = examples("worldledger import pgn games/ --experiment first", "worldledger import log my-world.ndjson")
+_IMPORTS = examples("worldledger import log my-world.ndjson", "worldledger import log - < my-world.ndjson")
 _WORLDS = examples("worldledger world create my-world")
 _KINDS = examples("worldledger kind list", "worldledger kind new auction")
-_PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild games")
+_PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild entities")
 _REPAIRS = examples("worldledger db repair requests --dry-run")
 _DATABASES = examples("worldledger db check", 'worldledger db shell -c "select * from verification"')
 
@@ -90,7 +90,7 @@ def _root(
 
 
 class _Commands(Group):
-    """Commands, some of them of two words whose first is a command by itself: ``export WORLD`` and ``export pgn``."""
+    """Commands, some of two words whose first is a command by itself: ``export WORLD`` and ``export parquet``."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = " ".join(args[:2])

@@ -12,9 +12,9 @@ import typer
 from worldledger.errors import MomentNotFoundError
 from worldledger.moments import (
     HEAD,
-    MOMENT_RULE,
     Moment,
     UnreadableMomentError,
+    moment_rule,
     parse_moment,
     parse_number,
     parse_wall_time,
@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 __all__ = [
     "HEAD",
-    "MOMENT_RULE",
     "At",
     "AtSeq",
     "AtSimTime",
@@ -35,6 +34,7 @@ __all__ = [
     "AtWallTime",
     "Moment",
     "first_seq_from",
+    "moment_rule",
     "one_moment",
     "read_moment",
     "read_number",
@@ -46,7 +46,7 @@ __all__ = [
 
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="MOMENT", help=f"At this moment: {MOMENT_RULE}.", show_default="head"),
+    typer.Option("--at", metavar="MOMENT", help=f"At this moment: {moment_rule()}.", show_default="head"),
 ]
 
 

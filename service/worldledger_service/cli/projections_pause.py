@@ -9,7 +9,7 @@ from worldledger_service.cli.feeding import All, Feeding, Names, chosen, with_pr
 from worldledger_service.cli.options import DatabaseUrl, Home, OwnProjections, examples
 from worldledger_service.cli.output import put
 
-EXAMPLES = examples("worldledger projections pause games")
+EXAMPLES = examples("worldledger projections pause entities")
 
 
 def command(

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from worldledger_service.projecting.engine import BuildStatus, ProjectionStatus
 
 EXAMPLES = examples(
-    "worldledger projections rebuild games",
-    "worldledger projections rebuild games moves agent_stats",
+    "worldledger projections rebuild entities",
+    "worldledger projections rebuild entities world_summaries",
     "worldledger projections rebuild entities --world my-world",
-    "worldledger projections rebuild games --cancel",
+    "worldledger projections rebuild entities --cancel",
 )
 
 _GO_ON: Final = "the same command goes on from there"

@@ -12,7 +12,7 @@ from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, OwnProjections, examples
 from worldledger_service.cli.output import put
 
-EXAMPLES = examples("worldledger projections retry games", "worldledger projections retry games --world my-world")
+EXAMPLES = examples("worldledger projections retry entities", "worldledger projections retry entities --world my-world")
 
 
 def command(

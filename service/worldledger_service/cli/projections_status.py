@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "worldledger projections status",
-    "worldledger projections status games moves",
+    "worldledger projections status entities world_summaries",
     "worldledger projections status --json | jq '.[] | select(.live.parked > 0)'",
 )
 

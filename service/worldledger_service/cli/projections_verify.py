@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from worldledger_service.projecting.engine import Report
 
 EXAMPLES = examples(
-    "worldledger projections verify games",
-    "worldledger projections verify games moves agent_stats --json",
+    "worldledger projections verify entities",
+    "worldledger projections verify entities world_summaries --json",
 )
 
 

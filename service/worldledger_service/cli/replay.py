@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from worldledger_service.cli.connect import target, typed
-from worldledger_service.cli.moments import MOMENT_RULE, read_moment
+from worldledger_service.cli.moments import moment_rule, read_moment
 from worldledger_service.cli.options import DatabaseUrl, Home, examples
 from worldledger_service.cli.replay_check import check
 from worldledger_service.cli.replay_paced import Pace, replay
@@ -42,7 +42,7 @@ def command(
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="A", help=f"Begin with the first effect at or after this moment: {MOMENT_RULE}."
+            "--from", metavar="A", help=f"Begin with the first effect at or after this moment: {moment_rule()}."
         ),
     ] = "1",
     end: Annotated[

@@ -49,9 +49,9 @@ def command(
 ) -> None:
     """Write a report of an experiment: one HTML file with tables and plots that needs nothing else, and no network.
 
-    What the experiment contains decides what is in it: social-RL runs, games of chess, simulations; of any experiment
-    its worlds, their heads and their effects. All of it is of one moment. Where projections are behind the log, the
-    report says which, and which commands bring them up to date.
+    What the experiment contains decides what is in it: each kind of worlds has sections of its own; of any experiment
+    there are its worlds, their heads and their effects. All of it is of one moment. Where projections are behind the
+    log, the report says which, and which commands bring them up to date.
 
     Plots need the extra `analytics`; --json without --output does not.
     """

@@ -33,8 +33,8 @@ EXAMPLES = examples(
     'worldledger sql "select kind, count(*) from effects group by kind order by 2 desc"',
     "worldledger sql --list",
     "worldledger sql --tables effects",
-    "worldledger sql win-rate-by-opening --param experiment=first --param plies=2",
-    'worldledger sql "table feedback" -o feedback.parquet',
+    "worldledger sql effects-by-kind --param experiment=first",
+    'worldledger sql "table effects" -o effects.parquet',
     "worldledger sql - --format csv < question.sql",
 )
 

@@ -59,11 +59,11 @@ def _reads(command: Any) -> tuple[str, ...]:
 
 
 class Commands:
-    """Commands by their path, such as ``verify``, ``chess play`` or ``db repair requests``.
+    """Commands by their path, such as ``verify``, ``kind list`` or ``db repair requests``.
 
     A command is a module with a function ``command`` for Typer and a text ``EXAMPLES``; one that reads files may name
-    their endings in ``READS``. The words before the last are
-    groups where there is such a group; where there is none, as for ``export pgn``, they are the beginning of its name.
+    their endings in ``READS``. The words before the last are groups where there is such a group; where there is none,
+    as for ``export parquet``, they are the beginning of its name.
     """
 
     def __init__(self, app: typer.Typer) -> None:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = examples(
     "worldledger view market Trader_1",
-    "worldledger view market Trader_1 --at turn:5 --truth",
+    "worldledger view market Trader_1 --at step:5 --truth",
     "worldledger view market Trader_1 --at 120 --truth --json | jq .truth",
 )
 
-#: The metadata of a simulation, and the entity that has its global variables.
-_SIMULATION, _GLOBAL = "simulation", "global"
+#: The entity that has the global variables of a world that is counted in units.
+_GLOBAL = "global"
 #: The policy that blurs numbers.
 _BLURRING = "matrix"
 #: Longest value in a table.
@@ -102,16 +102,19 @@ def _document(found: StateAt, view: View, *, truth: bool) -> bytes:
     value = {
         "world_id": found.world_id,
         "global_seq": found.global_seq,
-        "turn": _turn(found.state),
+        "turn": _units(found).get("turn"),
         "view": view_of(view),
         **({"truth": in_order(found.state.entities)} if truth else {}),
     }
     return orjson.dumps(value) + b"\n"
 
 
-def _turn(state: WorldState) -> int | None:
-    """Return the turn of a simulation; None of any other world."""
-    return state.metadata["turn"] if _SIMULATION in state.metadata else None
+def _units(found: StateAt) -> dict[str, Any]:
+    """Return the units of the world's ruleset whose number its state has, such as the turn of a simulation."""
+    from worldledger.rulesets import load_ruleset  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    metadata = found.state.metadata
+    return {unit: metadata[unit] for unit in load_ruleset(found.ruleset).units if unit in metadata}
 
 
 # -- for people ----------------------------------------------------------------------------------------------
@@ -119,17 +122,17 @@ def _turn(state: WorldState) -> int | None:
 
 def _page(found: StateAt, view: View, head_seq: int, *, truth: bool) -> Iterator[list[Piece]]:
     at = "the head" if found.global_seq == head_seq else f"head {head_seq}"
-    turn = _turn(found.state)
-    of_turn = "" if turn is None else f", turn {turn}"
-    yield [(view.agent_id, "bold"), (f" in {found.world_id} at seq {found.global_seq} ({at}){of_turn}", "")]
+    units = _units(found)
+    counted = "".join(f", {unit} {number}" for unit, number in units.items())
+    yield [(view.agent_id, "bold"), (f" in {found.world_id} at seq {found.global_seq} ({at}){counted}", "")]
     yield [(f"view {view.view_seq}, context digest ", ""), (view.context_digest, "cyan")]
-    yield from _truth(found.state, view) if truth else _seen(view, is_simulation=turn is not None)
+    yield from _truth(found.state, view) if truth else _seen(view, has_globals=bool(units))
 
 
-def _seen(view: View, *, is_simulation: bool) -> Iterator[list[Piece]]:
+def _seen(view: View, *, has_globals: bool) -> Iterator[list[Piece]]:
     """Lay out what the agent saw; global variables for themselves."""
     entities = dict(view.visible_entities)
-    world = entities.pop(_GLOBAL, None) if is_simulation else None
+    world = entities.pop(_GLOBAL, None) if has_globals else None
     yield []
     yield [(f"{len(entities)} {'entity' if len(entities) == 1 else 'entities'}", "bold")]
     rows = [(plain(name), _values(entity)) for name, entity in sorted(entities.items())]

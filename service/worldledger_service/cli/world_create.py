@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from worldledger.errors import FileRefusedError, InvalidConfigError, InvalidEffectError
-from worldledger.kinds import parts
+from worldledger.kinds import DEFAULT, parts
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.options import DatabaseUrl, Home, examples
 from worldledger_service.cli.output import put
@@ -27,10 +27,8 @@ EXAMPLES = examples(
     "worldledger world create my-world",
     "worldledger world create island --time-authority unity --config island.json",
     "worldledger world create arena --time-authority unity --order tick",
-    "worldledger world create market --config simulation.yaml",
+    "worldledger world create market --config market.yaml",
 )
-#: The ruleset of worlds that name none, as `worldledger.genesis.NewWorld` has it.
-_DEFAULT = "sandbox"
 
 
 def command(
@@ -47,7 +45,7 @@ def command(
             "--ruleset",
             metavar="NAME",
             help="The rules of the world.",
-            show_default="sandbox; simulation, if --config is one",
+            show_default=f"{DEFAULT}; the kind that --config is of by its looks",
         ),
     ] = None,
     experiment: Annotated[
@@ -85,7 +83,7 @@ def command(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="The ruleset's own settings: a JSON object; of a simulation, YAML or JSON.",
+            help="The ruleset's own settings: a JSON object, or a file that its kind reads, such as YAML.",
         ),
     ] = None,
     staleness_threshold: StalenessThreshold = None,
@@ -138,11 +136,11 @@ def _world(**fields: Any) -> NewWorld:
 def _ruleset_and_config(ruleset: str | None, file: Path | None) -> tuple[str, dict[str, Any]]:
     """Return the ruleset and the configuration; where no ruleset is named, the file may be of a kind by its looks."""
     if file is None:
-        return ruleset or _DEFAULT, {}
+        return ruleset or DEFAULT, {}
     for name, read in parts("read_config").items():
         if ruleset in {None, name} and (value := read(file, named=ruleset is not None)) is not None:
             return name, value
-    return ruleset or _DEFAULT, _read(file)
+    return ruleset or DEFAULT, _read(file)
 
 
 def _read(file: Path) -> dict[str, Any]:

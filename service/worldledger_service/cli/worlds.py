@@ -68,7 +68,7 @@ async def _as_table(store: Store, experiment: str | None, unreadable: list[Findi
             say(await no_experiment(store, experiment))
             return
         where = "" if experiment is None else f" in the experiment {experiment!r}"
-        say(f"there are no worlds{where}; make some with `worldledger import pgn` or `worldledger world create`")
+        say(f"there are no worlds{where}; make one with `worldledger world create`, or see `worldledger import --help`")
 
 
 def _row(world: WorldRecord) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from worldledger.errors import (
 )
 from worldledger.genesis import NewWorld, Order
 from worldledger.intents import Accepted, Held, registration_draft
+from worldledger.kinds import DEFAULT
 from worldledger.moments import HEAD, Moment, seq_or_moment
 from worldledger.names import check_namesake
 from worldledger.observation import ObservationPolicy, ObservedEvent, View
@@ -351,7 +352,7 @@ class Orchestrator(Gauges):
         world_id: str = "default",
         config: OrchestratorConfig | None = None,
         effect_validator: EffectValidator | None = None,
-        ruleset: str = "sandbox",
+        ruleset: str = DEFAULT,
         world_config: dict[str, Any] | None = None,
         time_authority: str = "wall",
         order: Order = "arrival",

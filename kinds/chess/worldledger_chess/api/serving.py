@@ -10,8 +10,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from worldledger_service.api.context import Services
 
+from worldledger_chess.api.settings import arena_settings
 from worldledger_chess.arena.arena import Arena
-from worldledger_chess.arena.settings import ArenaSettings
 
 if TYPE_CHECKING:
     from worldledger_chess.arena import LiveGame
@@ -57,8 +57,7 @@ _NAME = "chess"
 @asynccontextmanager
 async def open_arena(services: Services) -> AsyncIterator[Arena]:
     """Have live games go on, as long as the block lasts."""
-    settings = ArenaSettings(max_games=services.settings.max_games)
-    arena = Arena(services.store, services.watcher, services.worlds, settings, clock=services.clock)
+    arena = Arena(services.store, services.watcher, services.worlds, arena_settings(), clock=services.clock)
     services.metrics.registry.register(OfGames(arena))
     async with arena:
         yield arena

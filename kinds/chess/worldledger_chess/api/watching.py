@@ -38,6 +38,7 @@ from worldledger.canonical import MAX_INT, gate
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError, SimulationError, StoreUnavailableError
 from worldledger_chess.api.playing import GameId, game_of, reach
+from worldledger_chess.api.serving import arena_of
 from worldledger_chess.arena import LiveGame
 
 router = APIRouter(route_class=EscapedRoute, tags=["games"], dependencies=[Depends(once)])
@@ -178,7 +179,7 @@ class _Watcher:
 
     async def _look(self) -> _End:
         """Wait until nothing was said for long."""
-        loop, idle = asyncio.get_running_loop(), self._found.settings.watch_idle
+        loop, idle = asyncio.get_running_loop(), arena_of(self._found).settings.watch_idle
         while True:
             left = self._stirred_at + idle - loop.time()
             if left <= 0:

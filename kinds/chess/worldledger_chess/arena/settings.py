@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 #: Most games in memory (docs/reference/contracts.md, "Chess").
 MAX_GAMES: Final = 100
+#: Seconds of silence after which the WebSocket of a game's watcher is closed.
+WATCH_IDLE: Final = 1800.0
 
 
 class ArenaSettings(BaseModel):
@@ -19,6 +21,11 @@ class ArenaSettings(BaseModel):
         default=MAX_GAMES,
         ge=1,
         description="Games in memory; beyond, those leave it that have ended, or that nobody plays or watches here.",
+    )
+    watch_idle: float = Field(
+        default=WATCH_IDLE,
+        gt=0,
+        description="Seconds of silence after which the WebSocket of a game's watcher is closed.",
     )
     keep_ended: float = Field(
         default=3600.0,

@@ -7,7 +7,7 @@ from typing import Final
 
 from worldledger_service.api.problems import Answer
 
-from worldledger.errors import RecoveryAction, SimulationError
+from worldledger.errors import InvalidRunError, RecoveryAction, SimulationError
 
 # Errors of the routes of social-RL runs.
 
@@ -23,5 +23,6 @@ class RoundConflictError(SimulationError):
 
 
 PROBLEMS: Final[Mapping[type[SimulationError], Answer]] = {
+    InvalidRunError: Answer(422, "The round is refused"),
     RoundConflictError: Answer(409, "This is not the round that is wanted"),
 }

@@ -366,7 +366,7 @@ class Taker:
         at = message.body.get("at")
         if at is not None:
             if type(at) is not str:
-                raise _unreadable(message, "at is a moment, such as turn:5, or null", "$.at")
+                raise _unreadable(message, "at is a moment, such as step:5, or null", "$.at")
             if at_seq is not None:
                 raise _unreadable(message, "at contradicts at_seq; give one of them", "$.at")
             try:

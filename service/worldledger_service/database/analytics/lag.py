@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,10 +59,9 @@ async def lag_of(
 
     A projection that has no view yet is not among them: the query itself says so.
     """
-    names = sorted(projections.keys() & {word.removesuffix("_by_turn") for word in words(query)})
+    names = _named(projections, words(query))
     if not names:
         return []
-    names += ["turns"] if "state_variables" in names and "turns" not in names else []
     found: list[Lag] = []
     builds = {row[0]: row for row in await _rows(source, _BUILDS, names)}
     behind: dict[str, list[tuple[int, int, bool]]] = {}
@@ -76,6 +75,19 @@ async def lag_of(
             worlds, effects = sum(part[0] for part in parts), sum(part[1] for part in parts)
             found.append(Lag(name, worlds, effects, is_scanning, any(part[2] for part in parts), is_paused))
     return found
+
+
+def _named(projections: Mapping[str, Projection], named: Iterable[str]) -> list[str]:
+    """Return the projections of which a query names the view, or one that is made upon it."""
+    asked = {*named}
+    found: set[str] = set()
+    for name, projection in projections.items():
+        for view in projection.views:
+            if view.name in asked:
+                found |= {name, *view.upon}
+        if name in asked:
+            found |= {name, *(upon for view in projection.views for upon in view.upon)}
+    return sorted(found & projections.keys())
 
 
 async def _rows(source: Pool | Connection | PooledConnection, query: str, names: list[str]) -> list[tuple[Any, ...]]:

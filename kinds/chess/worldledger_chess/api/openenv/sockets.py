@@ -37,6 +37,7 @@ from worldledger.errors import (
 )
 from worldledger_chess.api.openenv.asking import Message, RefusedError, read_action, read_message, read_reset
 from worldledger_chess.api.openenv.episodes import NO_STATE, begin, episode_of, new_request_id, with_tensor
+from worldledger_chess.api.serving import arena_of
 from worldledger_chess.arena import ArenaFullError, InvalidMoveRequestError
 from worldledger_chess.arena.players import InvalidPlayerError, UnknownPlayerError
 
@@ -155,7 +156,7 @@ class _Session:
 
     async def _next(self, stopping: asyncio.Task[Any]) -> Event | _End:
         """Return the client's next message, or the reason why none is waited for."""
-        idle = self._found.settings.watch_idle
+        idle = arena_of(self._found).settings.watch_idle
         receiving = asyncio.ensure_future(self._receive())
         try:
             await asyncio.wait({receiving, stopping}, timeout=idle, return_when=asyncio.FIRST_COMPLETED)

@@ -5,6 +5,7 @@ from worldledger.kinds import Kind
 KIND = Kind(
     name="auction",
     ruleset="worldledger_auction.rules:RULESET",
+    units=("lot",),
     projections="worldledger_auction.projections:PROJECTIONS",
     queries="worldledger_auction.queries:FOLDER",
     analytics="worldledger_auction.analytics:FOLDER",

@@ -1,0 +1,41 @@
+"""A checkout without one of the kinds, and an environment in which it is installed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from .project import ROOT, environment, run
+
+#: What is no part of a checkout.
+_MADE: Final = (".venv", ".git", ".*_cache", "__pycache__", "dist")
+
+
+def checkout_without(kind: str, folder: Path, tests: Iterable[str]) -> str:
+    """Copy the checkout into a folder, without a kind's package and entry point, and without these tests; install it.
+
+    Return the Python of an environment that has the packages of this one.
+    """
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*_MADE))
+    shutil.rmtree(folder / "kinds" / kind)
+    for place in map(folder.joinpath, tests):
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    about = folder / "pyproject.toml"
+    text = about.read_text()
+    package = f"worldledger_{kind}"
+    for named in (f'{kind} = "{package}:KIND"\n', f'    "kinds/{kind}/{package}",\n', f'"kinds/{kind}", '):
+        assert named in text
+        text = text.replace(named, "")
+    about.write_text(text)
+    made = folder / ".venv"
+    run([sys.executable, "-m", "venv", "--without-pip", str(made)], cwd=folder, env=environment())
+    (site,) = (made / "lib").glob("python*/site-packages")
+    (site / "borrowed.pth").write_text("\n".join(map(sysconfig.get_path, ("purelib", "platlib"))))
+    python = str(made / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "--quiet", "install"]
+    run([*pip, "--no-deps", "--no-index", "--no-build-isolation", "-e", str(folder)], cwd=folder, env=environment())
+    return python
