@@ -11,6 +11,7 @@ import pytest
 from worldledger_chess.rules import RULESET
 from worldledger_chess.rules.pgn import RecordedGame, read_games
 
+from tests.rulesets.counting import malformed
 from worldledger.chain import StoredEffect
 from worldledger.drafts import check_draft, effect_text
 from worldledger.effects import Effect
@@ -63,13 +64,6 @@ def folded(drafts: Iterable[Any]) -> WorldState:
     fold = Fold("w", RULESET)
     fold.feed(rows(drafts))
     return fold.state
-
-
-def malformed(state: WorldState) -> int:
-    """Return how many effects could not be read; none may have been unknown."""
-    assert state.metadata["unknown_effects"] == 0
-    count: int = state.metadata["malformed_effects"]
-    return count
 
 
 class Table:

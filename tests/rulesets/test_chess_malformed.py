@@ -7,7 +7,8 @@ from typing import Any
 import chess
 import pytest
 
-from .chess_worlds import Table, draft, effects, folded, malformed, moved, started
+from .chess_worlds import Table, draft, effects, folded, moved, started
+from .counting import malformed
 
 ENDED = draft("GameEnded", {"status": "draw", "result": "draw"})
 REJECTED = draft("MoveRejected", {})

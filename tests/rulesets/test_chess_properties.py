@@ -19,7 +19,8 @@ from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold
 from worldledger.world import WorldState
 
-from .chess_worlds import AGENTS, Table, draft, effects, folded, malformed, rows
+from .chess_worlds import AGENTS, Table, draft, effects, folded, rows
+from .counting import malformed
 
 FENS = [
     chess.STARTING_FEN,

@@ -9,7 +9,8 @@ import pytest
 from worldledger_chess.rules.pgn import RecordedGame
 from worldledger_chess.rules.positions import VARIANTS
 
-from .chess_worlds import EXAMPLES, REAL, draft, folded, games_in, malformed, moved, started, table
+from .chess_worlds import EXAMPLES, REAL, draft, folded, games_in, moved, started, table
+from .counting import malformed
 from .recorded import one, payloads
 
 

@@ -9,7 +9,8 @@ import orjson
 import pytest
 from worldledger_chess.rules import RULESET, BoardState, LiveConfig
 
-from tests.rulesets.chess_worlds import malformed, started
+from tests.rulesets.chess_worlds import started
+from tests.rulesets.counting import malformed
 from worldledger.canonical import gate
 from worldledger.drafts import check_draft, effect_text
 from worldledger.effects import SERVICE_SOURCE

@@ -17,7 +17,7 @@ from worldledger_social_rl.rules.recording import (
     write_run,
 )
 
-from tests.rulesets.chess_worlds import malformed
+from tests.rulesets.counting import malformed
 from tests.social_runs import ALICE, adaptation, message, round_of, rounds
 from worldledger.effects import Effect
 from worldledger.errors import InvalidRunError
