@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from worldledger.canonical import MAX_INT
 from worldledger.genesis import check_world_name
+from worldledger.kinds import DEFAULT
 from worldledger.moments import HEAD, Moment, parse_moment
 from worldledger.patches import diff
 from worldledger.world import WorldState, state_text
@@ -50,7 +51,7 @@ _STATE: dict[str, Any] = {
     "world_id": "market-town",
     "global_seq": 42,
     "checksum": CHECKSUM,
-    "ruleset": "sandbox",
+    "ruleset": DEFAULT,
     "ruleset_version": 1,
     "state_digest": CHECKSUM,
     "state": {

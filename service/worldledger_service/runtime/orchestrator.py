@@ -370,7 +370,7 @@ class Orchestrator(Gauges):
             Store.open(database_url, settings) as store,
             HeadWatcher.over(store, interval=settings.poll_interval, url=database_url) as watcher,
         ):
-            given = {"config": world_config or {}, "time_authority": time_authority, "order": order}
+            given: dict[str, Any] = {"config": world_config or {}, "time_authority": time_authority, "order": order}
             await store.ensure_world(NewWorld(world_id=world_id, ruleset=ruleset, orchestrator=config, **given))
             async with cls.over(store, watcher, world_id, config=config, effect_validator=effect_validator) as world:
                 yield world
