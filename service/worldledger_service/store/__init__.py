@@ -1,8 +1,7 @@
 """The log on PostgreSQL: the only writer of effects.
 
-`Store` opens a database; `Store.log` gives one world's `EventLog`. Both are loaded when they are asked for: a process
-that needs a part of this package only (`worldledger_service.snapshot_worker`) is started beside work that it must not
-slow down.
+`Store` opens a database; `Store.log` returns one world's `EventLog`. Both are imported on demand: a process that needs
+only a part of this package (`worldledger_service.snapshot_worker`) is started beside work that it must not slow down.
 """
 
 from __future__ import annotations

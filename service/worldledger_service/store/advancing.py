@@ -1,4 +1,4 @@
-"""Folding a world's log forward, and taking the snapshots that fall due on the way."""
+"""Folding a world's log forward, and taking the snapshots that become due on the way."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from worldledger_service.store.snapshots import Base, Taken, take
 if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
 
-#: Told how many effects are folded, and how many there are to fold.
+#: Called with the number of folded effects, and the number to fold.
 Progress = Callable[[int, int], None]
 
-#: More effects than any world has: a spacing under which no snapshot is ever due.
+#: More effects than any world has: with this spacing no snapshot is ever due.
 NEVER = 2**62
-#: Effects that are folded on the event loop, and bytes of a state whose text is written there; more goes to a thread.
+#: Most effects that are folded on the event loop, and most bytes of a state that is written there; more goes to a
+#: thread.
 _AT_ONCE = 100
 _LARGE_BYTES = 64 * 1024
 
@@ -28,10 +29,10 @@ Keep = Callable[[Taken], Awaitable[None]]
 
 
 class Forward:
-    """A world's state on its way forward: the fold, the chain's checksum there, and where snapshots are due.
+    """A world's state that is folded forward: the fold, the chain's checksum there, and where snapshots are due.
 
-    ``size`` tells about how large the state is, and never too little: the bytes of the last text of it that is known,
-    and of the effects since.
+    ``size`` is about the size of the state, and never too small: the bytes of its last known text, and of the effects
+    since.
     """
 
     def __init__(self, base: Base, every: int) -> None:
@@ -42,11 +43,11 @@ class Forward:
 
     @property
     def last(self) -> int:
-        """The seq of the newest snapshot behind it; 0 if there is none."""
+        """The seq of the last snapshot; 0 if there is none."""
         return self._spacing.last
 
     def feed(self, rows: Sequence[StoredEffect]) -> Iterator[Taken]:
-        """Fold the rows that follow, and return the snapshots that are due among them; ask for all of these."""
+        """Fold the rows that follow, and yield the snapshots that are due among them; the caller must exhaust this."""
         while rows:
             count, size = self._spacing.next(self.fold.seq, rows)
             self.fold.feed(rows[:count])
@@ -60,9 +61,9 @@ class Forward:
                     yield taken
 
     async def take(self, rows: Sequence[StoredEffect], keep: Keep, verifier: Verifier | None = None) -> None:
-        """Do as `feed`, much of it in a thread; ``keep`` is handed the snapshots.
+        """Do the same as `feed`, mostly in a thread; ``keep`` is called with the snapshots.
 
-        Where the chain is checked by a ``verifier``, raises TamperedError for rows that do not hold.
+        If the chain is checked by a ``verifier``, raises TamperedError for rows that do not hold.
         """
 
         def work() -> list[Taken]:
@@ -85,10 +86,10 @@ async def advance(
     keep: Keep | None = None,
     progress: Progress | None = None,
 ) -> Forward:
-    """Fold a world's log from a base up to ``seq``; return where it is then.
+    """Fold a world's log from a base up to ``seq``; return the state there.
 
-    ``keep`` is handed the snapshots that are due on the way, after ``every`` effects and where damaged ones stood.
-    The chain is checked from the base on, where its checksum is known. Raises TamperedError where it does not hold.
+    ``keep`` is called with the snapshots that are due on the way, after ``every`` effects and in place of damaged ones.
+    The chain is checked from the base on, if its checksum is known. Raises TamperedError if it does not hold.
     """
     forward = Forward(base if keep is not None else base._replace(damaged=frozenset()), every)
     fold = forward.fold
@@ -107,14 +108,14 @@ async def advance(
 
 
 async def _let_go(_: Taken) -> None:
-    """Keep no snapshot."""
+    """Drop the snapshots."""
 
 
 class _Spacing:
-    """Where snapshots are due: the same places whoever folds, however the log is cut into batches.
+    """Decides where snapshots are due: at the same places for every caller, however the log is cut into batches.
 
-    A snapshot is kept where at least ``every`` effects have come since the last one, and at least as many bytes of
-    them as its own text has. So the snapshots of a world never take more room than its effects.
+    A snapshot is kept if at least ``every`` effects have come since the last one, and at least as many bytes of them as
+    its own text has. So the snapshots of a world never take more space than its effects.
     """
 
     def __init__(self, base: Base, every: int) -> None:
@@ -142,14 +143,15 @@ class _Spacing:
         return seq - self.last < self._every and not (self._again and self._again[-1] <= seq)
 
     def due(self, seq: int) -> bool:
-        """Tell whether to look at the state at this seq."""
+        """Return whether to check the size of the state at this seq."""
         return self._enough(seq) or (bool(self._again) and self._again[-1] == seq)
 
     def worth(self, seq: int, state_bytes: int) -> bool:
-        """Tell whether a state that was due is to be kept, now that its size is known."""
+        """Return whether a state that was due is to be kept, now that its size is known."""
         again = bool(self._again) and self._again[-1] == seq
         if not again and state_bytes > self._bytes:
-            # It has grown: each further look is to come after twice the bytes, or growing states cost their square.
+            # It has grown: the next check is after twice the bytes, because growing states would otherwise cost their
+            # square.
             self._wanted = max(state_bytes, 2 * self._bytes)
             return False
         self.last, self._wanted, self._bytes = seq, state_bytes, 0

@@ -1,4 +1,4 @@
-"""Fetching ahead: the next batch is on its way while the present one is worked on."""
+"""Prefetching: the next batch is on its way while the present one is processed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def ahead(batches: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """Lend the same batches, one of them fetched ahead; leaving the block early is fine.
+    """Yield the same batches, with one of them prefetched; leaving the block early is fine.
 
-    A reader that computes a lot between batches (hashes, say) would else let the database wait for it, and then wait
-    for the database.
+    A reader that computes a lot between batches (hashes, say) would otherwise let the database wait for it, and then
+    wait for the database.
     """
     following: list[asyncio.Task[T | None]] = []
 
@@ -23,7 +23,7 @@ async def ahead(batches: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
         following.append(asyncio.create_task(_next(batches)))
         while (batch := await following.pop()) is not None:
             following.append(asyncio.create_task(_next(batches)))
-            await asyncio.sleep(0)  # so that its query leaves before the reader gets busy
+            await asyncio.sleep(0)  # lets its query leave before the reader gets busy
             yield batch
 
     try:

@@ -1,7 +1,7 @@
-"""Who sets a world's sim_time: its genesis says so first, and the kinds of `worldledger.time_authority` what follows.
+"""A world's time authority: first the one in its genesis, then changed by the kinds of `worldledger.time_authority`.
 
-A process that writes a world remembers the authority. It stays true as long as nobody else moves the head; so
-whoever reads the head anew, or takes its lock, looks for a later word in the log.
+A process that writes a world remembers the authority. That is valid as long as no other process moves the head; so
+code that reads the head again, or takes its lock, looks for later changes in the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KINDS: Final = sorted(TIME_KINDS)
 
 
 async def look_up_authority(connection: PooledConnection, sealer: Sealer, head_seq: int) -> None:
-    """Bring what a sealer knows of the time authority up to the head, as this connection sees it."""
+    """Update a sealer's time authority to the head, as this connection sees it."""
     known = sealer.authority
     if sealer.authority_seq == 0:
         known = await _of_genesis(connection, sealer.world_id, known)
@@ -30,7 +30,7 @@ async def look_up_authority(connection: PooledConnection, sealer: Sealer, head_s
 
 
 async def authority_at(connection: PooledConnection, world_id: str, seq: int) -> TimeAuthority:
-    """Return who sets sim_time after the effect at ``seq``."""
+    """Return the authority over sim_time after the effect at ``seq``."""
     known = await _of_genesis(connection, world_id, TimeAuthority(WALL))
     return await _moved_on(connection, world_id, known, 0, seq)
 
@@ -38,7 +38,7 @@ async def authority_at(connection: PooledConnection, world_id: str, seq: int) ->
 async def _moved_on(
     connection: PooledConnection, world_id: str, known: TimeAuthority, after_seq: int, until_seq: int
 ) -> TimeAuthority:
-    """Return the authority after a range of effects; one that cannot be read says nothing, as in the fold."""
+    """Return the authority after a range of effects; one that cannot be read changes nothing, as in the fold."""
     for row in await connection.fetch(statements.LAST_OF_AUTHORITY, world_id, _KINDS, after_seq, until_seq):
         try:
             known = known.after(row["kind"], orjson.loads(row["payload"]), row["global_seq"])

@@ -43,28 +43,28 @@ if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
 
 
-# COPY, and the transaction around it: whatever becomes of the server, they end at once and say why.
+# -- COPY that always ends, and says why, whatever happens to the server -----------------------------------------
 #
-# asyncpg's own COPY does not always come back. It waits for room in its buffer, and a connection that breaks meanwhile
-# never gives it any; and what the caller's iterable raises is told to the server as a request to cancel, which nobody
-# answers if the server had ended the COPY before. So here rows go in pieces of bounded size, an error of the iterable
-# is kept until its piece has ended in order, and the end of the connection ends the COPY.
+# asyncpg's own COPY does not always return. It waits for room in its buffer, which a broken connection never gives; and
+# an error of the caller's iterable is sent to the server as a request to cancel, which is never answered if the server
+# had ended the COPY before. So here rows are sent in pieces of bounded size, an error of the iterable is kept until its
+# piece has ended in order, and the end of the connection ends the COPY.
 
 #: Most rows in one COPY.
 _ROWS: Final = 20_000
-#: Seconds in which a COPY may make no progress at all before the server counts as gone.
+#: Seconds without any progress of a COPY after which the server counts as gone.
 _PATIENCE: Final = 600.0
-#: The same for asyncpg, whose limit is one for the whole COPY; ours counts.
+#: asyncpg's limit, which is one for the whole COPY; ours counts.
 _NO_LIMIT: Final = 30 * 86_400.0
-#: Seconds for a COPY whose connection has ended to notice.
+#: Seconds for a COPY to notice that its connection has ended.
 _NOTICE: Final = 5.0
 
 
 @asynccontextmanager
 async def bulk_transaction(reader: Reader) -> AsyncIterator[PooledConnection]:
-    """Lend a connection in a transaction for a bulk write, which is kept whole or not at all.
+    """Lend a connection in a transaction for a bulk write, which is kept completely or not at all.
 
-    Where the connection is lost, StoreUnavailableError says whether anything was kept.
+    If the connection is lost, StoreUnavailableError says whether anything was kept.
     """
     connected = committing = False
     try:
@@ -87,13 +87,13 @@ async def bulk_transaction(reader: Reader) -> AsyncIterator[PooledConnection]:
 async def copy_rows(
     connection: PooledConnection, table: str, rows: Iterable[tuple[Any, ...]], columns: tuple[str, ...]
 ) -> None:
-    """Copy rows into a table, in bounded memory; call it in a transaction, for some may go in before an error.
+    """Copy rows into a table in bounded memory. Call it in a transaction: some rows may be copied before an error.
 
-    Raises what the server says, or ConnectionDoesNotExistError, or what the iterable raised. Being cancelled ends the
-    connection, so that nobody has to wait for the server.
+    Raises the server's error, ConnectionDoesNotExistError, or the iterable's own error. Cancelling ends the connection,
+    so that the server need not be waited for.
     """
     iterator = iter(rows)
-    # The loop, which would tell of the connection's end, does not run between two rows.
+    # The loop, which would report the connection's end, does not run between two rows.
     ended: Callable[[], bool] = connection._transport.is_closing  # type: ignore[attr-defined]  # noqa: SLF001
     while True:
         piece = _Piece(iterator, ended)
@@ -105,7 +105,7 @@ async def copy_rows(
 
 
 class _Piece:
-    """The next rows of an iterator. What that raises is kept, and ends the piece; so does the connection's end."""
+    """The next rows of an iterator. Its error, or the connection's end, ends the piece and is kept."""
 
     def __init__(self, rows: Iterator[tuple[Any, ...]], ended: Callable[[], bool]) -> None:
         self._rows = rows
@@ -179,16 +179,16 @@ async def _give_up(connection: PooledConnection, copying: asyncio.Task[Any]) -> 
 
 
 Row = tuple[str, int, str, bytes, str, str, float]
-#: How often progress is told, in effects.
+#: Number of effects between two reports of progress.
 _STEP = 1000
 
 
 class MovedOnError(Exception):
-    """The world's head is another one than the caller has read up to: it is to read on. It never leaves the store."""
+    """The world's head is not the one that the caller has read up to: it must read on. It never leaves the store."""
 
 
 class _CallersError(Exception):
-    """Carries an error of the caller's own iterable past those who explain the database's errors."""
+    """Carries an error of the caller's own iterable past the code that explains the database's errors."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -197,7 +197,7 @@ class _CallersError(Exception):
 
 @contextmanager
 def callers_errors_as_they_are() -> Iterator[None]:
-    """Raise what the caller's iterable of drafts raised, which is no trouble of the database's."""
+    """Raise the error of the caller's iterable of drafts as it is, because it is not the database's."""
     try:
         yield
     except _CallersError as carried:
@@ -214,9 +214,9 @@ def _from_caller(drafts: Iterable[Any]) -> Iterator[Any]:
 class BulkWriter:
     """Streams drafts into COPY after a world's locked head, and moves the head at the end.
 
-    Order is the order given; nothing is sorted. Memory is bounded whatever the number of drafts. Requests are
-    gathered along the way; one that the world has already seen makes the whole write fail. ``wall_time`` is that of
-    the effects, by default the clock's. ``snapshots`` are handed the effects of a world that is imported.
+    The order is the given one; nothing is sorted. Memory is bounded for any number of drafts. Requests are collected on
+    the way; one that the world already has makes the whole write fail. ``wall_time`` is that of the effects, by default
+    the clock's. ``snapshots`` get the effects of an imported world.
 
     ``system``, ``default_priority`` and ``recorded``: see `check_draft`.
     """
@@ -242,7 +242,7 @@ class BulkWriter:
         self._requests: list[tuple[str, str, str, bytes, int, int]] = []
 
     async def write(self, drafts: Iterable[Any], progress: Callable[[int], None] | None = None) -> Head:
-        """Write the drafts inside the caller's transaction and give the new head."""
+        """Write the drafts inside the caller's transaction and return the new head."""
         before = self.head
         rows = self._rows(drafts, progress)
         if self._snapshots is not None:
@@ -250,7 +250,7 @@ class BulkWriter:
         with beyond_the_head(self._sealer.world_id, before.seq):
             await copy_rows(self._connection, "effects", rows, statements.EFFECT_COLUMNS)
         if self.head == before:
-            return before  # there was nothing
+            return before  # there were no drafts
         await self._write_requests()
         if before.seq:
             await self._connection.execute(statements.SET_HEAD, self._sealer.world_id, *self.head, before.seq)
@@ -262,7 +262,7 @@ class BulkWriter:
         if not self._requests:
             return
         try:
-            async with transaction(self._connection):  # a savepoint, so that the culprit can be looked for
+            async with transaction(self._connection):  # a savepoint, so that the row at fault can be found
                 await copy_rows(self._connection, "requests", self._requests, statements.REQUEST_COLUMNS)
         except asyncpg.UniqueViolationError:
             keys = [(source_id, req_id) for _, source_id, req_id, *_ in self._requests]
@@ -301,10 +301,10 @@ class BulkWriter:
             self.head = Head(seq, checksum, sim_time, wall_time)
 
 
-# Many worlds by one transaction: what an import of thousands of recordings spends its time with is else commits.
+# -- many worlds in one transaction; otherwise commits dominate an import of thousands of recordings ---------------
 
 #: $1 world_id, $2 world_uuid, $3 ruleset, $4 ruleset_version, $5 config, $6 experiment, $7 time_authority: arrays.
-#: In the order of names, so that two processes that make the same worlds never wait for each other in a circle.
+#: In the order of names, so that two processes that create the same worlds never deadlock.
 _INSERT_WORLDS: Final = """
 insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, experiment, time_authority)
 select world_id, world_uuid, ruleset, ruleset_version, config::json, experiment, time_authority
@@ -326,7 +326,7 @@ _Effect: TypeAlias = tuple[bytes, str, str, float]
 
 @dataclass(frozen=True)
 class SealedWorld:
-    """A world that is to be made, with the rows of its log; ``head`` is where they end."""
+    """A world to create, with the rows of its log; ``head`` is where they end."""
 
     world: NewWorld
     world_uuid: str
@@ -336,7 +336,7 @@ class SealedWorld:
 
 
 class WorldsAtOnce:
-    """Makes worlds together with their first effects, many at once, as `Store.import_world` makes one."""
+    """Creates worlds with their first effects, many at once; the result is that of `Store.import_world` for each."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class WorldsAtOnce:
         new_uuid: Callable[[], str] | None = None,
         written: Callable[[str, int], object] | None = None,
     ) -> None:
-        """``written`` is told the name and the head of each world that was written."""
+        """``written`` is called with the name and the head of each written world."""
         self._reader = reader
         self._written = written
         self._max_effect_bytes = max_effect_bytes
@@ -357,7 +357,7 @@ class WorldsAtOnce:
     def seal(self, given: NewWorld, drafts: Sequence[CheckedDraft] | PlainDrafts) -> SealedWorld:
         """Return a world with its first drafts, which have no req_id, ready to be written.
 
-        Raises as `Store.import_world` does, but for WorldExistsError.
+        Raises as `Store.import_world`, except for WorldExistsError.
         """
         ruleset = load_ruleset(given.ruleset)
         world = given.checked()
@@ -386,7 +386,7 @@ class WorldsAtOnce:
 
     @staticmethod
     def _first(sealer: Sealer, drafts: Sequence[CheckedDraft], wall_time: float) -> Iterator[_Effect]:
-        """Return the text, kind, source and time of what the service itself writes first."""
+        """Return the text, kind, source and time of the effects that the service itself writes first."""
         sim_time = 0.0
         for seq, draft in enumerate(drafts, 1):
             text, _, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time)
@@ -401,9 +401,9 @@ class WorldsAtOnce:
         sim_time: float,
         wall_time: float,
     ) -> Iterator[_Effect]:
-        """Return the same of the drafts, which follow; those of recordings in a part of the sealer's time."""
+        """Return the same for the drafts, which follow; those of recordings in a part of the sealer's time."""
         world_id, new_uuid = sealer.world_id, self._new_uuid
-        # Whoever states a time may, and it stays where none is stated.
+        # A draft may state a time, which stays for those that do not.
         is_simple = sealer.authority.name == CLIENT
         if is_simple and isinstance(drafts, PlainDrafts):
             texts = drafts.texts(world_id=world_id, first_seq=begun + 1, new_uuid=new_uuid, wall_time=wall_time)
@@ -426,10 +426,10 @@ class WorldsAtOnce:
             yield text, draft.kind, draft.source_id, sim_time
 
     async def write(self, worlds: Sequence[SealedWorld]) -> list[SimulationError | None]:
-        """Write worlds by one transaction; each is there whole or not at all.
+        """Write worlds in one transaction; each is written completely or not at all.
 
-        Gives for each None, or why it was not made: WorldExistsError, TamperedError. Raises StoreUnavailableError, and
-        then none of them was made, unless its ``outcome`` is unknown.
+        Returns for each None, or why it was not created: WorldExistsError, TamperedError. Raises StoreUnavailableError,
+        and then none of them was created, unless its ``outcome`` is unknown.
         """
         new: dict[str, SealedWorld] = {}
         for sealed in worlds:
@@ -439,14 +439,14 @@ class WorldsAtOnce:
         except TamperedError as error:
             if len(worlds) == 1:
                 return [error]
-            return [(await self.write([sealed]))[0] for sealed in worlds]  # of which one it is told shows one by one
+            return [(await self.write([sealed]))[0] for sealed in worlds]  # one by one, to find the one at fault
         return [
             None if sealed.world.world_id in made and new[sealed.world.world_id] is sealed else _exists(sealed.world)
             for sealed in worlds
         ]
 
     async def _write(self, sealed: Sequence[SealedWorld]) -> set[str]:
-        """Write the worlds by one transaction, but for those whose name is taken; return the names of the others."""
+        """Write the worlds in one transaction, except for those with a taken name; return the names of the others."""
         if not sealed:
             return set()
         async with bulk_transaction(self._reader) as connection:

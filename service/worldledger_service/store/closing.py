@@ -1,8 +1,8 @@
-"""Closing: what a tick makes of all that is held for it, in one transaction under the head's lock.
+"""Closing ticks: everything that is held for a tick is decided in one transaction under the head's lock.
 
-The intents that are accepted become effects in the order of the plan, then come the refusals that the log is told of,
-then the effect of the tick itself. Who closes brings the plan and the judges; everything is decided by what is held
-and by the state that each effect follows.
+First the accepted intents become effects in the order of the plan, then the recorded refusals are written, then the
+effect of the tick itself. The caller provides the plan and the judges; everything is decided by what is held and by the
+state that each effect follows.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection
     from worldledger_service.store.records import Head
 
-#: Intents that are judged at a stretch before others on the event loop have their turn.
+#: Most intents that are judged before the event loop runs other tasks.
 _AT_ONCE: Final = 100
-#: A refusal is told until the end of the tick after the next.
+#: Number of ticks after its own for which a refusal is kept.
 _TOLD: Final = 2
 
 
 class TickReceipt(NamedTuple):
-    """What is told of a closed tick: its effect as in a Receipt, its number, and what became of the intents."""
+    """The result of a closed tick: its effect as in a Receipt, its number, and the numbers of decided intents."""
 
     global_seq: int
     uuid: str
@@ -50,7 +50,7 @@ class TickReceipt(NamedTuple):
 class Planned(NamedTuple):
     """Intents that are decided together: one, or the members of a list that is accepted or refused as a whole.
 
-    ``judges``: who judges each draft, by its index. Where ``refused`` is set, they are refused without being judged.
+    ``judges``: the judge of each draft, by its index. If ``refused`` is set, they are refused without being judged.
     """
 
     held: Sequence[HeldIntent]
@@ -60,27 +60,27 @@ class Planned(NamedTuple):
 
 
 class Closing(Protocol):
-    """What closes a tick: it says in which order held intents come, who judges them, and what is told of refusals."""
+    """Decides how a tick is closed: the order of held intents, their judges, and the records of refusals."""
 
     def begin(self) -> None:
-        """Take note that the tick is being closed: deadlines begin. It is called again where all begins anew."""
+        """Note that the tick is being closed: deadlines begin. It is called again if the transaction is retried."""
         ...
 
     def plan(self, held: Sequence[HeldIntent], tick: OpenTick) -> Sequence[Planned]:
-        """Return all that is held, in the order in which it is to be decided. It must be pure."""
+        """Return everything that is held, in the order in which it is to be decided. It must be pure."""
         ...
 
     def rejection(self, held: HeldIntent, error: SimulationError) -> EffectDraft | None:
-        """Return the effect by which the log is told of a refusal, if it is."""
+        """Return the effect that records a refusal in the log, if one does."""
         ...
 
     def outcome(self, error: SimulationError) -> dict[str, Any]:
-        """Return a refusal as a JSON object, for those who ask for it."""
+        """Return a refusal as a JSON object, for later requests."""
         ...
 
 
 class Close:
-    """One closing of a tick, as it goes through the committer: the plan, and the report once it is done."""
+    """One closing of a tick on its way through the committer: the plan, and the report once it is done."""
 
     __slots__ = ("accepted", "closing", "refused", "tick")
 
@@ -91,7 +91,7 @@ class Close:
         self.refused = 0
 
     def receipt(self, of: Receipt) -> TickReceipt:
-        """Return what the one who closed the tick is told."""
+        """Return the result for the caller that closed the tick."""
         return TickReceipt(*of, tick=self.tick, accepted=self.accepted, refused=self.refused)
 
 
@@ -106,10 +106,10 @@ async def close_tick(
     resolve: Callable[[Sequence[Unit]], Awaitable[None]],
     bring: Callable[[], Awaitable[None]],
 ) -> None:
-    """Put everything that a tick writes into the group; the unit of the tick comes last.
+    """Add everything that a tick writes to the group; the unit of the tick comes last.
 
-    ``resolve`` gives units whose requests were made before the receipts of that time, ``bring`` the state at the head.
-    Raises what the tick itself is refused with, the group as it was: the held intents stay.
+    ``resolve`` gives units with repeated requests their earlier receipts, ``bring`` loads the state at the head. Raises
+    the error with which the tick itself is refused, with the group as before: the held intents stay.
     """
     assert unit.close is not None  # noqa: S101 - it is the unit of a tick
     close, closing = unit.close, unit.close.closing
@@ -149,15 +149,15 @@ async def close_tick(
 
 
 def _numbered(unit: Unit, tick: OpenTick) -> Any:
-    """Return the draft of the tick's effect with its number in it."""
+    """Return the draft of the tick's effect with its number."""
     (draft,) = unit.drafts
     return draft.rewritten(canonical_json({**orjson.loads(draft.payload), "tick": tick.number}))
 
 
 def _check(sealer: Sealer, unit: Unit, tick: OpenTick, group: Group) -> None:
-    """Raise what the tick is refused with, before anything is judged: authority, order of time.
+    """Raise the reason for refusing the tick, before anything is judged: authority, order of time.
 
-    Of two who close a tick at once with the same time, the second is refused: no tick is closed twice.
+    If two calls close a tick at once with the same time, the second is refused: no tick is closed twice.
     """
     (draft,) = unit.drafts
     _, _, sim_time, wall_time = group.after
@@ -187,14 +187,14 @@ async def _decide(
     while todo:
         some, todo = todo[:_AT_ONCE], todo[_AT_ONCE:]
         while some:
-            if sealer.live is None:  # a list was refused midway: what was folded in of it goes
+            if sealer.live is None:  # a list was refused midway: its folded effects are dropped
                 await bring()
             _, some, _ = sealer.seal(head, some, final=True, onto=group)
         await asyncio.sleep(0)
 
 
 def _refuse(planned: Planned, error: Exception, refused: list[tuple[HeldIntent, SimulationError, bool]]) -> None:
-    """Take note of a refusal for each of its intents; the log is told of the one that it is about."""
+    """Record a refusal for each of its intents; the log gets the one that it is about."""
     if not isinstance(error, SimulationError):
         error = SimulationError(f"it could not be decided ({type(error).__name__}: {error})")
     index = error.details.get("index", 0)

@@ -1,7 +1,7 @@
-"""The committer: one task takes what has gathered for all worlds and writes it in one statement.
+"""The committer: one task takes the waiting units of all worlds and writes them in one statement.
 
-Waiting callers are what makes the next group larger: there is no timer and no added latency. A world whose head
-was moved by another process, or whose outcome is in doubt, is settled aside (`settle.py`) while the others go on.
+Waiting callers make the next group larger: there is no timer and no added latency. A world whose head was moved by
+another process, or with an unknown outcome, is settled separately (`settle.py`) while the others go on.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from worldledger_service.settings import Settings
     from worldledger_service.store.states import States
 
-#: Drafts that wait for one world from which on they are written on a connection of their own.
+#: Number of waiting drafts of one world from which on they are written on a connection of their own.
 _WIDE = 200
 
 
 class WorldQueue:
-    """One world as the committer sees it: its head as last known, and the units that wait."""
+    """The committer's state of one world: its last known head, and the waiting units."""
 
     __slots__ = ("busy", "head", "pending", "sealer")
 
@@ -55,7 +55,7 @@ class WorldQueue:
 
 
 class Committer:
-    """Writes the units of all worlds of this process; `commit` puts one in line."""
+    """Writes the units of all worlds of this process; `commit` queues one."""
 
     def __init__(
         self, pool: asyncpg.Pool, settings: Settings, url: str, *, outages: Outages, states: States, echoes: Echoes
@@ -74,23 +74,23 @@ class Committer:
         self._connection: PooledConnection | None = None
         self._aside: set[asyncio.Task[None]] = set()
         self._closing = False
-        #: told the world and its new head_seq after each commit of this process
+        #: called with the world and its new head_seq after each commit of this process
         self.on_commit: Callable[[str, int], None] | None = None
 
     @property
     def waiting(self) -> int:
-        """How many effects wait for their commit."""
+        """The number of effects that wait for their commit."""
         return self._waiting
 
     async def commit(self, queue: WorldQueue, unit: Unit) -> list[Receipt]:
-        """Put a unit in line, wait for its commit and give its receipts.
+        """Queue a unit, wait for its commit and return its receipts.
 
-        Raises OverloadedError when too much waits already, StoreUnavailableError once the store is closing, and
-        whatever becomes of the unit.
+        Raises OverloadedError if too much waits already, StoreUnavailableError once the store is closing, and the
+        reason why the unit is refused.
         """
         self._check_room(unit)
         if self._alone and not self._running and not self._ready and unit.close is None:
-            # A lone caller writes by itself: a task of its own would only add two turns of the event loop.
+            # A lone caller writes by itself: a separate task would only add two turns of the event loop.
             self._begin()
             try:
                 await self._lead(queue, unit)
@@ -105,11 +105,11 @@ class Committer:
         return await unit.future
 
     async def write_alone(self, queue: WorldQueue, draft: CheckedDraft) -> Receipt | None:
-        """Write the single effect of a lone caller, who has no req_id, with nothing around its one statement.
+        """Write the single effect of a lone caller, without a req_id, with little more than its one statement.
 
-        This is the common case of a program that appends one effect after another, and what stands around the
-        statement is felt there. Gives None, with nothing written, where the ordinary way is to be taken: when
-        others write or wait, when the head is not known or not the known one, and when the draft is refused.
+        This is the common case of a program that appends one effect after another, which notices every step around the
+        statement. Returns None, with nothing written, if the ordinary way has to be taken: if others write or wait, if
+        the head is unknown or has moved, and if the draft is refused.
         """
         head, connection = queue.head, self._connection
         if self._running or self._ready or queue.busy or self._closing or not self._alone:
@@ -142,7 +142,7 @@ class Committer:
                     decided.source_id,
                 )
         except BaseException as error:
-            # What is settled is decided anew, so it is the draft as it was given.
+            # Settling decides again, so it gets the draft as it was given.
             group = Group.of_one(sealer.world_id, head, after, text.decode(), receipt, given=draft, decided=decided)
             self._failed(error, [(queue, group, [])])
             if isinstance(error, asyncio.CancelledError):
@@ -186,7 +186,7 @@ class Committer:
             self._ready[queue] = None
 
     async def close(self) -> None:
-        """Write what waits, then stop. Further calls are refused."""
+        """Write the waiting units, then stop. Further calls are refused."""
         self._closing = True
         while self._running or self._aside:
             if self._running:
@@ -197,7 +197,7 @@ class Committer:
             connection, self._connection = self._connection, None
             await self._pool.release(connection)
 
-    # -- the lane ------------------------------------------------------------------------------------------
+    # -- the main loop -------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
         if self._ready and not self._running:
@@ -215,7 +215,7 @@ class Committer:
             self._stopped.set()
 
     async def _lead(self, queue: WorldQueue, unit: Unit) -> None:
-        """Write one unit for which nobody else has to wait."""
+        """Write one unit that no other unit waits for."""
         if queue.busy or queue.head is None or self._connection is None:
             self._enlist(queue, unit)
             if self._ready:
@@ -225,18 +225,18 @@ class Committer:
             await self._write(self._connection, [(queue, [unit])])
 
     async def _run(self) -> None:
-        """Write groups until nothing is ready."""
+        """Write groups until no world is ready."""
         try:
             while self._ready:
                 await self._write_next()
                 if not self._alone:
-                    # Those who were just answered get their turn, and come back in time for the next group.
+                    # Callers that were just answered run now, and come back in time for the next group.
                     await asyncio.sleep(0)
         finally:
             self._end()
 
     async def _write_next(self) -> None:
-        """Write what waits now. The connection is kept: getting one costs as much as a write."""
+        """Write the waiting units. The connection is kept: acquiring one costs as much as a write."""
         taken = self._take()
         self._alone = len(taken) == 1 and len(taken[0][1]) == 1
         try:
@@ -267,7 +267,8 @@ class Committer:
             del self._ready[queue]
             units, count = self._take_units(queue)
             if (count >= _WIDE and (self._ready or taken)) or any(unit.close is not None for unit in units):
-                # A long group must not hold up the short ones of other worlds. And what closes a tick needs its lock.
+                # A long group must not delay the short ones of other worlds. And a unit that closes a tick needs its
+                # lock.
                 self._settle_aside(queue, units, None)
                 continue
             room -= count
@@ -340,7 +341,7 @@ class Committer:
                 self._settle_aside(queue, [*(unit for unit, _ in group.units), *refused], None)
 
     def _failed(self, error: BaseException, sealed: list[tuple[WorldQueue, Group, list[Unit]]]) -> None:
-        """Have the groups settled whose statement failed, or may not have."""
+        """Settle the groups of a statement that failed, or may have failed."""
         lost = leaves_doubt(error)
         for queue, group, refused in sealed:
             self._settle_aside(queue, [*(unit for unit, _ in group.units), *refused], group if lost else None)
@@ -348,14 +349,14 @@ class Committer:
             self._drop_connection()
 
     def _go_on(self, queue: WorldQueue, refused: list[Unit]) -> None:
-        """Let the world's next units come; what was refused is judged again under the lock before it is told so."""
+        """Let the world's next units be written; a refusal is judged again under the lock before it is final."""
         if refused:
             self._settle_aside(queue, refused, None)
         else:
             self._done(queue)
 
     def _tell(self, queue: WorldQueue) -> None:
-        """Tell whoever follows heads (`worldledger_service.store.watch`) where this world's now is."""
+        """Report this world's present head to its followers (`worldledger_service.store.watch`)."""
         if self.on_commit is not None and queue.head is not None:
             self.on_commit(queue.world_id, queue.head.seq)
 
@@ -365,14 +366,14 @@ class Committer:
             self._ready[queue] = None
 
     def _drop_connection(self) -> None:
-        """Return a broken connection back to the pool, which makes a new one in its place."""
+        """Return a broken connection to the pool, which replaces it."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             with suppress(asyncpg.InterfaceError):  # the pool has noticed by itself and taken it back
                 connection.terminate()
             self._start(self._pool.release(connection))
 
-    # -- aside ---------------------------------------------------------------------------------------------
+    # -- settling ------------------------------------------------------------------------------------------
 
     def _settle_aside(self, queue: WorldQueue, units: list[Unit], in_doubt: Group | None) -> None:
         self._start(self._settle(queue, units, in_doubt))
@@ -383,7 +384,7 @@ class Committer:
         task.add_done_callback(self._aside.discard)
 
     async def _settle(self, queue: WorldQueue, units: list[Unit], in_doubt: Group | None) -> None:
-        queue.head = None  # whatever happens, what was known is no longer to be relied on
+        queue.head = None  # from here on the last known head is not reliable
         try:
             queue.head = await self._settler.settle(queue.sealer, units, in_doubt)
         finally:

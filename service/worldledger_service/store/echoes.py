@@ -1,9 +1,9 @@
-"""Echoes: what this process has just written to a world, for those in it that follow the world.
+"""Echoes: what this process has just written to a world, for its followers in this process.
 
-Whoever follows a world needs each effect that is written to it, and where this process has written it, it is here
-already: reading it back would cost more than the write. An echo holds rows exactly as they were committed, the last
-of a world only, and only while somebody follows the world. What others write, and what is too long ago, is read from
-the database as ever. Audits always read the database.
+A follower of a world needs each effect that is written to it, and if this process has written it, it is in memory
+already: reading it back would cost more than the write. An echo holds rows exactly as they were committed, only the
+last of a world, and only while the world is followed. Effects of other processes, and older ones, are read from the
+database. Audits always read the database.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Final
 
 from worldledger.chain import StoredEffect
 
-#: Most bytes of texts that are kept for all worlds together, and how many effects of a world at least.
+#: Most bytes of texts that are kept for all worlds together, and the least number of effects of a world that are kept.
 _MOST_BYTES: Final = 32 * 1024 * 1024
 _MOST_ROWS: Final = 256
 
 
 class Echo:
-    """The last effects of one world, one after the other, as far as this process has written them."""
+    """The last effects of one world, consecutive, as far as this process has written them."""
 
     __slots__ = ("_first", "_rows", "bytes", "followers")
 
     def __init__(self) -> None:
-        #: how many follow the world
+        #: the number of followers of the world
         self.followers = 0
-        #: how much is here
+        #: the bytes in this echo
         self.bytes = 0
         self._rows: list[StoredEffect] = []
         self._first = 0
 
     def add(self, before: int, rows: Sequence[StoredEffect]) -> None:
-        """Take rows that were committed after ``before``."""
+        """Add rows that were committed after ``before``."""
         if before != self._first + len(self._rows) - 1:
             self.clear()
             self._first = before + 1
@@ -45,12 +45,12 @@ class Echo:
             del self._rows[:-_MOST_ROWS]
 
     def clear(self) -> None:
-        """Forget what is here."""
+        """Drop all rows."""
         self._rows = []
         self.bytes = 0
 
     def after(self, seq: int, until: int) -> list[StoredEffect]:
-        """Return the rows with seq < global_seq <= until, as far as they are here; none if the first of them is not."""
+        """Return the rows with seq < global_seq <= until, as far as they are here; none if the first is missing."""
         start = seq + 1 - self._first
         return self._rows[start : until + 1 - self._first] if start >= 0 and until > seq else []
 
@@ -61,17 +61,17 @@ class Echoes:
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        #: the world that was written to last comes last
+        #: the most recently written world comes last
         self._echoes: OrderedDict[str, Echo] = OrderedDict()
 
     def follow(self, world_id: str) -> Echo:
-        """Have a world's effects kept from now on, until `leave`."""
+        """Keep a world's effects from now on, until `leave`."""
         echo = self._echoes.setdefault(world_id, Echo())
         echo.followers += 1
         return echo
 
     def leave(self, world_id: str) -> None:
-        """Follow a world no more."""
+        """End one `follow` of a world."""
         echo = self._echoes[world_id]
         echo.followers -= 1
         if not echo.followers:
@@ -82,7 +82,7 @@ class Echoes:
         return world_id in self._echoes
 
     def add(self, world_id: str, before: int, rows: Sequence[StoredEffect]) -> None:
-        """Take rows that this process has committed after ``before``."""
+        """Add rows that this process has committed after ``before``."""
         echo = self._echoes[world_id]
         self._bytes -= echo.bytes
         echo.add(before, rows)

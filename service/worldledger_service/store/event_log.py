@@ -39,7 +39,7 @@ class EventLog:
         default_priority: int = 0,
     ) -> None:
         self.world_id = world_id
-        #: that of drafts which come without one, as the world's genesis says; the service's own have 0
+        #: the priority of drafts without one, from the world's genesis; the service's own have 0
         self.default_priority = default_priority
         self._queue = queue
         self._committer = committer
@@ -48,11 +48,11 @@ class EventLog:
 
     @property
     def sealer(self) -> Sealer:
-        """What turns drafts into this world's effects."""
+        """The sealer of this world, which turns drafts into effects."""
         return self._queue.sealer
 
     async def append(self, draft: EffectDraft, *, source_metadata: Mapping[str, Any] | None = None) -> int:
-        """Append one effect and give its global_seq, once it is durable.
+        """Append one effect and return its global_seq, once it is durable.
 
         The log fills in uuid, global_seq, sim_time and wall_time, and chains the checksum. Raises
         InvalidEffectError (with the JSON path), TimeAuthorityError, SimTimeOrderError, RequestConflictError,
@@ -63,10 +63,10 @@ class EventLog:
         return (await self.append_all([draft]))[0].global_seq
 
     async def append_all(self, drafts: Sequence[EffectDraft], *, system: bool = False) -> list[Receipt]:
-        """Append a list of effects as one unit: all or none, in this order. Gives a receipt for each draft.
+        """Append a list of effects as one unit: all or none, in this order. Returns a receipt for each draft.
 
-        Each draft may have a req_id of its own: one that was accepted before, with the same body, is answered with
-        its first receipt (``replayed``) and not written again. ``system`` allows the system kinds.
+        Each draft may have a req_id of its own: one that was accepted before, with the same body, gets its first
+        receipt (``replayed``) and is not written again. ``system`` allows the system kinds.
         """
         if not drafts:
             return []
@@ -84,9 +84,9 @@ class EventLog:
     ) -> list[Receipt]:
         """Append a list of effects as one unit, each draft judged by the state that it would follow.
 
-        ``judges`` names who judges by the draft's index. A judge may be asked several times, and must not change the
-        state. What it raises, a SimulationError, refuses the whole unit; a request that was accepted before is not
-        judged again but answered with its first receipt. Otherwise as `append_all`.
+        ``judges`` maps a draft's index to its judge. A judge may be called several times, and must not change the
+        state. If it raises a SimulationError, the whole unit is refused; a request that was accepted before is not
+        judged again but gets its first receipt. Otherwise as `append_all`.
         """
         unit = self._unit(drafts, system)
         unit.judges = judges
@@ -95,7 +95,7 @@ class EventLog:
     async def recall(self, draft: EffectDraft | CheckedDraft) -> Receipt | None:
         """Return the first receipt of a draft whose req_id was accepted before; None if it was not.
 
-        Raises RequestConflictError where the req_id was used with another body.
+        Raises RequestConflictError if the req_id was used with another body.
         """
         checked = check_draft(draft, default_priority=self.default_priority)
         if checked.req_id is None:
@@ -115,8 +115,8 @@ class EventLog:
     ) -> list[Receipt]:
         """Append the effects of one request as one unit under one req_id.
 
-        The same request again gives the first receipts, whatever its first call came to be cut off by; another
-        body under the same req_id raises RequestConflictError. A refused request does not use up its req_id.
+        The same request again returns the first receipts, whatever interrupted its first call; another body under the
+        same req_id raises RequestConflictError. A refused request does not use up its req_id.
         """
         if not drafts:
             return []
@@ -131,9 +131,9 @@ class EventLog:
         return await self._submit(unit)
 
     async def close_tick(self, draft: EffectDraft, closing: Closing) -> TickReceipt:
-        """Append the effect of a tick, and before it, in one transaction, what becomes of all that is held for it.
+        """Append the effect of a tick, and before it, in the same transaction, the outcomes of all held intents.
 
-        The number of the tick is put into the effect's payload. Raises what `append` raises; what is held stays then.
+        The number of the tick is added to the effect's payload. Raises as `append`; then the held intents stay.
         """
         unit = Unit.of_checked(check_draft(draft, system=True))
         unit.close = Close(closing)

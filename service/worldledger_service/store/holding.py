@@ -1,7 +1,7 @@
-"""Holding: intents of worlds that are ordered by ticks, kept durably until a tick decides them.
+"""Holding: intents of worlds ordered by ticks are kept durably until a tick decides them.
 
-Those that come to one world at a time in this process are held in one transaction, under the lock of the open tick.
-So the tick that an intent belongs to, and its place among the agent's own, are the same for all processes.
+Concurrent intents for one world in this process are held in one transaction, under the lock of the open tick. So the
+tick that an intent belongs to, and its place among the agent's own, are the same for all processes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Most intents that are held in one statement.
 _AT_ONCE: Final = 1000
 
-#: Whose intent, and its req_id.
+#: The agent, and the intent's req_id.
 Key: TypeAlias = tuple[str, str]
 
 
@@ -51,13 +51,13 @@ class OpenTick(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An intent that is to be held.
+    """An intent to be held.
 
-    ``place``: its order field, or None for its count within the tick. ``intent`` is canonical text, ``body_sha256``
-    the digest of its draft, by which requests of the log are told apart too. ``tick`` is the open tick as its caller
-    knows it: where another is open, the intent is not held. ``context_seq`` is the one that the request names; the
-    intent's own is that of the view which it was really made from. ``refused``: what a request is refused with, as of
-    the tick before, unless it is known already.
+    ``place``: its order field, or None for its count within the tick. ``intent`` is canonical text, ``body_sha256`` the
+    digest of its draft, by which requests of the log are compared too. ``tick`` is the open tick as its caller knows
+    it: if another is open, the intent is not held. ``context_seq`` is the one that the request names; the intent's own
+    is that of the view that it was actually made from. ``refused``: the error with which a request is refused, as of
+    the tick before, unless its outcome is known already.
     """
 
     agent_id: str
@@ -75,12 +75,12 @@ class Wanted(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Whose intent, and its req_id."""
+        """The agent, and the intent's req_id."""
         return (self.agent_id, self.req_id)
 
 
 class HeldIntent(NamedTuple):
-    """An intent that is held, as the one who closes the tick finds it."""
+    """A held intent as the closing of the tick reads it."""
 
     agent_id: str
     req_id: str
@@ -94,12 +94,12 @@ class HeldIntent(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Whose intent, and its req_id."""
+        """The agent, and the intent's req_id."""
         return (self.agent_id, self.req_id)
 
 
 class HeldAt(NamedTuple):
-    """An intent is held for this tick; ``again``: it was already."""
+    """An intent is held for this tick; ``again``: it was held already."""
 
     tick: int
     place: int
@@ -107,7 +107,7 @@ class HeldAt(NamedTuple):
 
 
 class RefusedAt(NamedTuple):
-    """An intent was refused by this tick; ``outcome`` is what was said of it then."""
+    """An intent was refused by this tick; ``outcome`` is what was recorded of that."""
 
     tick: int
     outcome: Mapping[str, Any]
@@ -119,12 +119,12 @@ class OtherTick(NamedTuple):
     open: OpenTick
 
 
-#: What became of an intent that was to be held; a Receipt is that of the effect which it has become.
+#: The outcome for an intent to be held; a Receipt is that of the effect that it has become.
 Answer: TypeAlias = HeldAt | RefusedAt | Receipt | OtherTick | SimulationError
 
 
 class Limits(NamedTuple):
-    """How many intents a world and each of its agents may have held."""
+    """The numbers of intents that a world and each of its agents may have held."""
 
     most: int
     most_per_agent: int
@@ -132,7 +132,7 @@ class Limits(NamedTuple):
 
 @dataclass(slots=True)
 class _Call:
-    """What one caller wants held; ``atomic``: all of it or nothing."""
+    """The intents of one call; ``atomic``: all of them or none."""
 
     wanted: Sequence[Wanted]
     limits: Limits
@@ -155,7 +155,7 @@ async def lock_tick(connection: PooledConnection, world_id: str) -> OpenTick:
 
 
 class Holding:
-    """Holds intents of all worlds of this process; `hold` puts some in line."""
+    """Holds intents of all worlds of this process; `hold` queues some."""
 
     def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
         self._pool = pool
@@ -168,10 +168,10 @@ class Holding:
     async def hold(
         self, world_id: str, wanted: Sequence[Wanted], limits: Limits, *, atomic: bool = False
     ) -> list[Answer]:
-        """Hold intents until the next tick, durably; return what became of each.
+        """Hold intents until the next tick, durably; return the outcome of each.
 
         A request that is held or was accepted already is not held again. Of an ``atomic`` list none is held if one
-        cannot be. Raises StoreUnavailableError; holding the same again does no harm.
+        cannot be. Raises StoreUnavailableError; holding the same again is harmless.
         """
         call = _Call(wanted, limits, atomic, asyncio.get_running_loop().create_future())
         line = self._waiting.get(world_id)
@@ -193,7 +193,7 @@ class Holding:
         raise AssertionError("an attempt returns or raises")
 
     async def known(self, world_id: str, keys: Sequence[Key]) -> dict[Key, HeldAt | RefusedAt | Receipt]:
-        """Return what is known of intents that were held; nothing of those that are not known any more."""
+        """Return what is known of intents that were held; unknown and forgotten ones are left out."""
         async with self._pool.acquire() as connection:
             found = await self._look(connection, world_id, keys)
             told: dict[Key, HeldAt | RefusedAt | Receipt] = {}
@@ -207,14 +207,14 @@ class Holding:
             return told
 
     async def close(self) -> None:
-        """Hold what waits to be."""
+        """Hold the waiting intents."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    # -- the line ------------------------------------------------------------------------------------------
+    # -- the queue -----------------------------------------------------------------------------------------
 
     async def _work(self, world_id: str) -> None:
-        """Hold what gathers for one world until nothing does."""
+        """Hold the waiting intents of one world until there are none."""
         line = self._waiting[world_id]
         try:
             while line:
@@ -289,7 +289,7 @@ class _Round:
     async def _take(
         self, connection: PooledConnection, call: _Call, open_tick: OpenTick, found: Mapping[Key, asyncpg.Record]
     ) -> list[Answer]:
-        """Decide on one call; where it is atomic and one of it cannot be held, what it has put there goes again."""
+        """Decide on one call; if it is atomic and one of its intents cannot be held, its others are removed again."""
         mark = (dict(self._new), dict(self._held), dict(self._counted), self._bytes) if call.atomic else None
         answers = [
             await self._one(connection, wanted, open_tick, found.get(wanted.key), call.limits) for wanted in call.wanted
@@ -342,10 +342,10 @@ class _Round:
 
 
 def _same_context(row: asyncpg.Record, wanted: Wanted) -> bool:
-    """Tell whether a request that was refused comes again from the context that it was refused with.
+    """Return whether a refused request is repeated from the context with which it was refused.
 
-    What the requests name is compared, not which view that meant when they came. One that names none is another where
-    it ends a generation that began from another view.
+    The contexts that the requests name are compared, not the views that these meant at the time. A request without one
+    differs if it ends a generation that began from another view.
     """
     if row["context_seq"] is not None or wanted.context_seq is not None:
         return bool(row["context_seq"] == wanted.context_seq)

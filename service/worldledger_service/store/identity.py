@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 _AT_ONCE = 256
-#: What makes 16 random bytes a version-4 uuid (RFC 9562): byte 6 begins with the digit 4, byte 8 with bits 10.
+#: The bits that make 16 random bytes a version-4 uuid (RFC 9562): byte 6 begins with the digit 4, byte 8 with bits 10.
 _VERSION = bytes(byte & 0x0F | 0x40 for byte in range(256))
 _VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
@@ -18,7 +18,7 @@ class Uuids:
         os.register_at_fork(after_in_child=self._stock.clear)  # a child must not share its parent's stock
 
     def __call__(self) -> str:
-        """Return 32 hex digits that nobody has had before."""
+        """Return 32 hex digits that are unique."""
         try:
             return self._stock.pop()
         except IndexError:

@@ -1,11 +1,11 @@
-"""Snapshots of a world that is being imported, taken by a process of its own, most of them after the import's end.
+"""Snapshots of a world that is being imported, taken by a separate process, most of them after the import's end.
 
 Folding in the importing process would slow the import down, and folding everything afterwards takes half as long as the
-import. So the effects are kept as they go into the database, and a process of its own
-(`worldledger_service.snapshot_worker`) folds them. Beside the import, which needs the processors itself, it folds only
-what would take it too long afterwards. A small import is folded by the importing process, in less time than a process
-takes to start. The snapshots are written to the database once the import is committed; where that fails there are
-none. What the process has not taken, because it died, is taken as for any world that lacks snapshots.
+import. So the effects are copied while they go into the database, and a separate process
+(`worldledger_service.snapshot_worker`) folds the copies. During the import, which needs the processors itself, it folds
+only as much as would take too long afterwards. A small import is folded by the importing process, in less time than a
+process takes to start. The snapshots are written to the database once the import is committed; if it fails there are
+none. Snapshots that the process has not taken, because it died, are taken as for any world that lacks them.
 
 - **Segments**: unnamed files of the world's effects from the first on, in frames (`frame`).
 - **stdin** of the process, a socket: a byte `SEGMENT` with the descriptor of each segment, and `END` after the last.
@@ -43,32 +43,33 @@ if TYPE_CHECKING:
     from worldledger_service.store.bulk import Row
 
 _COMMAND: Final = (sys.executable, "-m", "worldledger_service.snapshot_worker")
-#: How much the process stands back behind the import and the database (see nice(2)). With 19 a busy machine leaves it
-#: next to nothing, so that all is still to be done when the import is over.
+#: The niceness of the process, compared with the import and the database (see nice(2)). With 19 a busy machine leaves
+#: it almost no time, so that everything is still to be done when the import is over.
 _NICENESS: Final = 5
-#: Bytes of effects from which an import is large. Reading back and folding so many takes less than a second.
+#: Bytes of effects from which on an import is large. Reading back and folding fewer takes less than a second.
 _LARGE_BYTES: Final = 16 * 1024 * 1024
-#: Bytes beyond which the process is started before the import's end. Folding so many takes about a second.
+#: Bytes beyond which the process is started before the import's end. Folding this many takes about a second.
 HELD_BYTES: Final = 96 * 1024 * 1024
-#: Bytes that are kept in memory before they go into a segment together, and of one segment. What a file takes costs the
-#: import less than keeping it in memory, whose pages the system would clear first; mostly no disk ever sees it. More
-#: bytes in memory would drive what the import works with out of the processor's caches: 1 MiB costs it a tenth.
+#: Bytes that are collected in memory before they are written to a segment together, and bytes of one segment. Writing
+#: to a file costs the import less than keeping everything in memory, whose pages the system would clear first; mostly
+#: no disk is involved. More bytes in memory would displace the import's data from the processor's caches: 1 MiB costs
+#: it a tenth.
 _MEMORY_BYTES: Final = 128 * 1024
 _SEGMENT_BYTES: Final = 8 * 1024 * 1024
 #: Rows that are taken from the import at once, which make a frame.
 _ROWS: Final = 64
 
-#: What the process is told: here is a segment; that was the last.
+#: Messages to the process: here is a segment; that was the last.
 SEGMENT: Final = b"s"
 END: Final = b"e"
 
-#: Before a frame: how many effects it has, and the bytes of their texts.
+#: Header of a frame: its number of effects, and the bytes of their texts.
 _FRAME: Final = Struct(">IQ")
-#: Before a snapshot: its global_seq, its checksum, the state's digest, and the bytes of the state's text.
+#: Header of a snapshot: its global_seq, its checksum, the state's digest, and the bytes of the state's text.
 _RECORD: Final = Struct(">Q32s32sQ")
 _CHECKSUM_BYTES: Final = 32
 
-#: How a process ends that `hurry` ended.
+#: The exit status of a process that `hurry` ended.
 _KILLED: Final = -signal.SIGKILL
 
 #: Of a row.
@@ -79,7 +80,7 @@ log = structlog.get_logger("worldledger.store")
 
 
 class Order(TypedDict):
-    """What the process is to do: the world, its ruleset, and the effects between two snapshots."""
+    """The task of the process: the world, its ruleset, and the effects between two snapshots."""
 
     world_id: str
     ruleset: str
@@ -87,21 +88,21 @@ class Order(TypedDict):
 
 
 class ImportSnapshots:
-    """The snapshots of one world, while it is imported and until they are written.
+    """The snapshots of one world, from the beginning of its import until they are written.
 
-    A block with it gives them up where it ends with an error.
+    A block with it discards them if it ends with an error.
     """
 
     def __init__(self, world_id: str, ruleset: str, every: int) -> None:
         self._order = Order(world_id=world_id, ruleset=ruleset, every=every)
-        #: what goes into the last segment next, the segments that the process has not been handed yet, whether the last
-        #: of them is being filled, and the bytes of all segments there were
+        #: the bytes for the last segment, the segments that the process has not received yet, whether the last of them
+        #: is being filled, and the bytes of all segments so far
         self._next = BytesIO()
         self._segments: deque[BinaryIO] = deque()
         self._is_open = False
         self._bytes = 0
         self._seq = 0
-        #: whether what comes is kept for the process
+        #: whether effects are copied for the process
         self._keeping = True
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
@@ -116,11 +117,11 @@ class ImportSnapshots:
 
     @property
     def is_large(self) -> bool:
-        """Whether a process takes the snapshots, or is to."""
+        """True if a separate process takes the snapshots, or is to."""
         return self._process is not None or (self._keeping and self._bytes + self._next.tell() >= _LARGE_BYTES)
 
     def through(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Return the rows as they are, and keep them for the process on the way. It is never waited for."""
+        """Yield the rows as they are, and copy them for the process on the way. It is never waited for."""
         rows = iter(rows)
         while some := list(islice(rows, _ROWS)):
             if self._keeping:
@@ -137,11 +138,11 @@ class ImportSnapshots:
                 self._is_open = False
                 if self._bytes > HELD_BYTES:
                     self._hand_over()
-        except OSError as error:  # what cannot be kept is folded afterwards
+        except OSError as error:  # without copies, they are folded afterwards
             self._fail(error)
 
     def _write(self) -> int:
-        """Write what is in memory into the last segment; return the bytes that it has then."""
+        """Write the collected bytes to the last segment; return its size."""
         if not self._is_open:
             self._segments.append(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115 - closed when sent, or by `_forget`
             self._is_open = True
@@ -149,7 +150,7 @@ class ImportSnapshots:
         with self._next.getbuffer()[:size] as some:
             if self._segments[-1].write(some) < size:
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
-        self._next.seek(0)  # its memory is used again
+        self._next.seek(0)  # its memory is reused
         self._bytes += size
         return self._segments[-1].tell()
 
@@ -159,15 +160,15 @@ class ImportSnapshots:
         self._send()
 
     def _begin(self) -> None:
-        """Start the process, unless snapshots are so far apart that none is due yet: few are then, if any."""
+        """Start the process, unless snapshots are so far apart that none is due yet: then there are few, if any."""
         if self._seq < self._order["every"]:
             self.give_up()
             return
         self._link, theirs = socket.socketpair()
         with theirs:
             self._taken = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `give_up`
-            # A process group of its own: what is typed at the terminal is not for it. Not a session: Linux may share
-            # the processors among sessions without looking at their niceness.
+            # A process group of its own: keys typed at the terminal are not for it. Not a session: Linux may share the
+            # processors among sessions without considering niceness.
             self._process = subprocess.Popen(  # noqa: S603 - a constant, and an argument that is no command
                 [*_COMMAND, json.dumps(self._order)],
                 stdin=theirs.fileno(),
@@ -193,14 +194,14 @@ class ImportSnapshots:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what waits."""
+        """Drop waiting segments."""
         for segment in self._segments:
             segment.close()
         self._segments.clear()
         self._next = BytesIO()
 
     def give_up(self) -> None:
-        """End the process, and keep nothing of what it has taken."""
+        """Kill the process, and discard its snapshots."""
         self._keeping = False
         self._forget()
         process, self._process = self._process, None
@@ -213,7 +214,7 @@ class ImportSnapshots:
             self._taken.close()
 
     async def finish(self, most: int) -> Iterator[Taken]:
-        """Return the snapshots, ascending, now that the import is committed: at most so many, thinned as ever.
+        """Return the snapshots, ascending, after the import was committed: at most this many, thinned as usual.
 
         Call `give_up` when they are written, or not wanted any more.
         """
@@ -230,7 +231,7 @@ class ImportSnapshots:
             code = await asyncio.shield(ending)
         except asyncio.CancelledError:
             process.kill()
-            await ending  # nothing holds the thread up any more
+            await ending  # the thread is no longer blocked
             raise
         if code not in {0, _KILLED}:
             log.warning("taking the snapshots of an import ended early", world_id=self._order["world_id"], code=code)
@@ -239,12 +240,12 @@ class ImportSnapshots:
         return (_snapshot_at(taken, place) for place in thinned(_places(taken), most))
 
     def hurry(self) -> None:
-        """Have `finish` return what is there already."""
+        """Let `finish` return the snapshots so far."""
         if self._process is not None:
             self._process.kill()
 
     def _end(self, process: subprocess.Popen[bytes]) -> int:
-        """Hand over what waits; return how the process has ended."""
+        """Send the rest; return the process's exit status."""
         assert self._link is not None  # noqa: S101 - for the type checker
         self._link.setblocking(True)
         try:
@@ -259,13 +260,13 @@ class ImportSnapshots:
 
 
 def frame(rows: Sequence[Row]) -> Iterable[bytes]:
-    """Return rows of the log as the process is handed them: their texts, a line each, and their checksums."""
+    """Return rows of the log in the form for the process: their texts, one a line, and their checksums."""
     texts = "\n".join(map(_TEXT, rows)).encode()
     return _FRAME.pack(len(rows), len(texts)), texts, b"".join(map(_CHECKSUM, rows))
 
 
 def read_frames(stream: BinaryIO, seq: int) -> Iterator[list[StoredEffect]]:
-    """Return the effects of each whole frame, the first of which follow the effect ``seq``."""
+    """Yield the effects of each complete frame; the first ones follow the effect ``seq``."""
     while len(head := stream.read(_FRAME.size)) == _FRAME.size:
         count, size = _FRAME.unpack(head)
         texts, checksums = stream.read(size), stream.read(count * _CHECKSUM_BYTES)
@@ -277,9 +278,9 @@ def read_frames(stream: BinaryIO, seq: int) -> Iterator[list[StoredEffect]]:
         seq += count
 
 
-#: Makes an effect of a tuple, in a fraction of the time that its class takes.
+#: Makes an effect from a tuple, in a fraction of the time of its class.
 _effect: Final = partial(tuple.__new__, StoredEffect)
-#: What the fold does not look at.
+#: Columns that the fold does not read.
 _EMPTY: Final = (repeat(""), repeat(""), repeat(0.0))
 
 
@@ -290,7 +291,7 @@ def record(taken: Taken) -> bytes:
 
 
 def _places(stream: BinaryIO) -> list[int]:
-    """Return where each whole snapshot of a file stands."""
+    """Yield the place of each complete snapshot in a file."""
     places = []
     end = stream.seek(0, os.SEEK_END)
     place = stream.seek(0)
@@ -310,7 +311,7 @@ def _snapshot_at(stream: BinaryIO, place: int) -> Taken:
 
 
 def thinned(places: list[int], most: int) -> list[int]:
-    """Return what is left of ascending snapshots, as `statements.THIN_SNAPSHOTS` thins them."""
+    """Return the rest of ascending snapshots after thinning them as `statements.THIN_SNAPSHOTS` does."""
     while len(places) > most:
         half = len(places) // 2
         places = places[1:half:2] + places[half:]

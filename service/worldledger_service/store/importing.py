@@ -1,4 +1,4 @@
-"""What the imports of recorded games and of recorded runs share: a recording is a world, there once, whole or not."""
+"""Common to the imports of recorded games and runs: each recording is one world, imported completely or not at all."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: After these no other recording can go in either.
+#: Errors after which no other recording can be imported either.
 FATAL: Final = (StoreUnavailableError, SchemaVersionError, UnknownRulesetError)
 
 
 def check_experiment(experiment: str | None) -> None:
-    """Raise InvalidConfigError for an experiment that cannot be a label."""
+    """Raise InvalidConfigError for an invalid experiment."""
     try:
         NewWorld(world_id="any", experiment=experiment).checked()
     except ValidationError as error:
@@ -39,7 +39,7 @@ def check_experiment(experiment: str | None) -> None:
 
 
 async def require_same(store: Store, world: NewWorld) -> None:
-    """Raise WorldExistsError if the world of that name is another one: of another recording, or another experiment."""
+    """Raise WorldExistsError if the world of that name is of another recording, or another experiment."""
     there = await store.world(world.world_id)
     if there.experiment != world.experiment or there.config.get("digest") != world.config["digest"]:
         what = f"its world would be {world.world_id}, and another world has that name"
@@ -48,7 +48,7 @@ async def require_same(store: Store, world: NewWorld) -> None:
 
 @contextmanager
 def resumable(done: Callable[[], int]) -> Iterator[None]:
-    """Have StoreUnavailableError say how much is in by then, and how to go on."""
+    """Add to a StoreUnavailableError how much is imported by then, and how to continue."""
     try:
         yield
     except StoreUnavailableError as error:
@@ -58,6 +58,6 @@ def resumable(done: Callable[[], int]) -> Iterator[None]:
 
 
 async def in_thread(items: Iterator[T]) -> AsyncIterator[T]:
-    """Return the items of an iterator whose work is done in a thread, so that the loop stays free."""
+    """Yield the items of an iterator that runs in a thread, so that the loop stays free."""
     while (item := await asyncio.to_thread(next, items, None)) is not None:
         yield item

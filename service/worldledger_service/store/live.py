@@ -1,8 +1,8 @@
-"""Live states: what a ruleset's decide looks at, kept in memory where a world is being written.
+"""Live states: the states that rulesets decide by, kept in memory while a world is being written.
 
-A live state lies at a seq that is known to be in the log. While a group is sealed its effects may be folded in before
-they are written, so that a draft is judged by those before it in the group; if the group is then not written, the
-state is of no more use and is made anew from a snapshot. Pure: no I/O.
+A live state is at a seq that is known to be in the log. While a group is sealed its effects may be folded in before
+they are written, so that a draft is judged after those before it in the group; if the group is then not written, the
+state is discarded and made again from a snapshot. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from worldledger.world import WorldState
 if TYPE_CHECKING:
     from worldledger_service.store.sealing import Group, Sealer
 
-#: Confirmed effects that may wait to be folded in.
+#: Most confirmed effects that wait to be folded in.
 _MOST_BEHIND = 2000
-#: Live states are counted so many times while they grow by as much as they may be.
+#: Live states are counted this many times while they grow by their limit.
 _COUNTINGS = 64
-#: Bytes of effects that are kept for the next snapshot of a world.
+#: Most bytes of effects that are kept for the next snapshot of a world.
 _MOST_RECENT_BYTES = 4 * 1024 * 1024
 
 
 class StateNeededError(Exception):
-    """A draft whose check looks at the state came before the state was there; whoever settles brings it."""
+    """A check needs the state, which is not in memory; settling loads it."""
 
 
 class LiveState:
@@ -50,7 +50,7 @@ class LiveState:
 
     @property
     def seq(self) -> int:
-        """The seq that the state is at, or can be brought to at once."""
+        """The seq that the state is at, or can be moved to at once."""
         return self.fold.seq + len(self._behind)
 
     def after(self, seq: int, texts: Sequence[str]) -> WorldState:
@@ -69,7 +69,7 @@ class LiveState:
         return fold.state
 
     def confirm(self, seq: int, texts: Sequence[str]) -> bool:
-        """Take note that ``texts`` were written after ``seq``; return False if this state is to be dropped."""
+        """Note that ``texts`` were written after ``seq``; return False if this state must be dropped."""
         new = texts[max(self.seq - seq, 0) :] if self.seq >= seq else None
         self.provisional = False
         if new is None or self.seq > seq + len(texts) or len(self._behind) + len(new) > _MOST_BEHIND:
@@ -80,7 +80,7 @@ class LiveState:
         return True
 
     def grow(self, size: int) -> None:
-        """Take note that effects of so many bytes are folded in, or will be."""
+        """Note that effects of this many bytes are folded in, or will be."""
         self.size += size
         self._grown(size)
 
@@ -90,10 +90,11 @@ class LiveState:
 
 
 class LiveStates:
-    """Those sealers that have a live state, the least recently brought going first: at most so many, and so many bytes.
+    """The sealers with a live state; the least recently loaded are dropped first: limits of number and bytes.
 
-    A state's size is not known but from above, for effects take others' place in it. So one that has been written to
-    for long counts for more than it is; it is the first to go then, and comes back as its snapshot and what came since.
+    Only an upper bound of a state's size is known, because effects replace others in it. So a state that was written to
+    for long counts for more than its size; then it is dropped first, and loaded again from its snapshot and the effects
+    since.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -104,7 +105,7 @@ class LiveStates:
         self._more = 0
 
     def keep(self, sealer: Sealer, fold: Fold, size: int) -> None:
-        """Return a sealer its live state, and take the oldest ones' away where there are too many."""
+        """Keep a sealer's live state, and drop the oldest ones if there are too many."""
         sealer.live = LiveState(fold, size, self._grown)
         self._sealers[sealer] = None
         self._sealers.move_to_end(sealer)
@@ -121,16 +122,16 @@ class LiveStates:
                 there -= self._let_go()
 
     def _let_go(self) -> int:
-        """Take the oldest one's state away; return its size."""
+        """Drop the oldest state; return its size."""
         oldest, _ = self._sealers.popitem(last=False)
         live, oldest.live = oldest.live, None
         return 0 if live is None else live.size
 
 
 class Recent:
-    """What this process has written to a world since a seq, for whoever takes its snapshots: no need to read it again.
+    """The recent effects of this process in a world, for its next snapshot, so that they need not be read again.
 
-    It is of use as long as nobody else writes to the world and not too much is gathered; then it is ``broken``.
+    It is valid as long as no other process writes to the world and not too much is collected; then it is ``broken``.
     """
 
     __slots__ = ("_bytes", "_checksums", "_texts", "broken", "seq")
@@ -144,7 +145,7 @@ class Recent:
         self._bytes = 0
 
     def add(self, seq: int, texts: Sequence[str], checksums: Sequence[bytes]) -> None:
-        """Take note of effects that were written after ``seq``."""
+        """Add effects that were written after ``seq``."""
         self._bytes += sum(map(len, texts))
         if seq != self.seq or self._bytes > _MOST_RECENT_BYTES:
             self.broken = True
@@ -155,7 +156,7 @@ class Recent:
             self.seq += len(texts)
 
     def take(self) -> Callable[[], list[StoredEffect]]:
-        """Take out what is here; the function that is given makes rows of it, as far as the fold looks at them."""
+        """Drain the buffer; return a function that makes rows of it, with the columns that the fold reads."""
         texts, checksums, first = self._texts, self._checksums, self.seq - len(self._texts) + 1
         self._texts, self._checksums, self._bytes = [], [], 0
         return lambda: [
@@ -165,7 +166,7 @@ class Recent:
 
 
 def confirm(sealer: Sealer, seq: int, texts: Sequence[str], checksums: Sequence[bytes]) -> None:
-    """Tell those who follow a world in this process that ``texts`` were written after ``seq``."""
+    """Report to the followers of a world in this process that ``texts`` were written after ``seq``."""
     if sealer.live is not None and not sealer.live.confirm(seq, texts):
         sealer.live = None
     if sealer.recent is not None:
@@ -173,7 +174,7 @@ def confirm(sealer: Sealer, seq: int, texts: Sequence[str], checksums: Sequence[
 
 
 def confirm_group(sealer: Sealer, group: Group) -> None:
-    """Tell them of a group that was written."""
+    """Report a written group to them."""
     if group.authority is not None:
         sealer.authority = group.authority
     if sealer.live is not None or sealer.recent is not None:

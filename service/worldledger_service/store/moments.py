@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class UnitAt(NamedTuple):
-    """Where a unit stands in a world's log: its first effect, and the last before the next one begins, or the head.
+    """The place of a unit in a world's log: its first effect, and the last one before the next unit, or the head.
 
-    Of the number 0 where that is what lies before the first unit, ``first_seq`` is 1.
+    If the number 0 is what lies before the first unit, its ``first_seq`` is 1.
     """
 
     first_seq: int
@@ -37,7 +37,7 @@ class Units:
         self._reader = reader
 
     async def at(self, world: WorldRecord, name: str, number: int) -> UnitAt:
-        """Return where a unit stands. Raises MomentNotFoundError for one that the world does not have."""
+        """Return the place of a unit. Raises MomentNotFoundError for one that the world does not have."""
         unit = load_ruleset(world.ruleset).units.get(name)
         if unit is None:
             if name == STEP:
@@ -76,7 +76,7 @@ class Units:
         return [row["kind"] for row in rows]
 
     async def _step(self, world: WorldRecord, number: int) -> UnitAt:
-        """Return where a step of a world stands whose ruleset declares none: an effect of no system kind."""
+        """Return the place of a step in a world whose ruleset declares none: an effect that is not of a system kind."""
         system = [kind for kind in await self.kinds(world) if is_system_kind(kind)]
         first, following = [await self._nth(world, system, each) for each in (number, number + 1)]
         if first > world.head_seq:
@@ -91,7 +91,7 @@ class Units:
         return int(found)
 
     async def _before_next(self, world: WorldRecord, unit: Unit, after: int) -> int:
-        """Return the last effect before the first one behind ``after`` that begins a unit."""
+        """Return the last effect before the first one after ``after`` that begins a unit."""
         rows = await self._reader.fetch(statements.FIRST_OF_KINDS, world.world_id, after, world.head_seq, [*unit.kinds])
         return rows[0]["global_seq"] - 1 if rows else world.head_seq
 

@@ -1,7 +1,7 @@
-"""Reading what projections have made of the logs: the views of the schema ``projections``.
+"""Reading the results of projections: the views of the schema ``projections``.
 
-The views come and go with the builds behind them. Rows are given with whatever columns the view has at the moment:
-while a new version of a projection is being built, people go on reading the old one.
+The views come and go with the builds below them. Rows have the columns that the view has at the moment: while a new
+version of a projection is being built, the old one can still be read.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-#: What PostgreSQL says of a view, or a column of one, that is not there; and of one replaced during the query.
+#: PostgreSQL's codes for a missing view, or column of one, and for one replaced during the query.
 _MISSING: Final = frozenset({"42P01", "42703", "3F000"})
 
 
 class ViewMissingError(Exception):
-    """A view is not there, or not as it should be: its projection is being made anew."""
+    """A view is missing, or not as it should be: its projection is being rebuilt."""
 
 
 async def fetch_views(reader: Reader, statement: str, *arguments: Any) -> list[Row]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Larger than any global_seq.
 END = 2**62
-#: What PostgreSQL cannot hold in a text, so that nothing there can equal a text that has one.
+#: The character that PostgreSQL cannot store in a text, so that no stored text equals one with it.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _MOST_ROWS = 1000
 #: As `statements.GATHER` says.
@@ -34,7 +34,7 @@ _MOST_GATHERED = 10_000
 
 
 class BulkWrites:
-    """How many bulk writes are under way in this process, for work that is to wait until they are over."""
+    """The number of bulk writes in this process, for work that is to wait until they are over."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -55,7 +55,7 @@ class BulkWrites:
 
     @property
     def under_way(self) -> bool:
-        """Whether there is any."""
+        """True if there is any."""
         return self._count > 0
 
     async def idle(self) -> None:
@@ -64,7 +64,7 @@ class BulkWrites:
 
 
 class Reader:
-    """Reads effects as they are stored. It is the LogReader that projections are handed."""
+    """Reads effects as they are stored. It is the LogReader of projections."""
 
     def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages) -> None:
         self._pool = pool
@@ -73,24 +73,24 @@ class Reader:
         self._settings = settings
         #: the bulk writes of this process
         self.bulk = BulkWrites()
-        #: held while a long sort has a connection: only one at a time, so that others are left for short questions
+        #: held while a long sort has a connection: only one at a time, so that others are left for short queries
         self.sorting = asyncio.Lock()
 
     @property
     def place(self) -> str:
-        """Which database this is, for messages: never with a password."""
+        """The name of this database, for messages: never with a password."""
         return describe(self._url)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[PooledConnection]:
-        """Lend a connection; what the database refuses comes out as an error of ours."""
+        """Lend a connection; the database's errors are raised as this project's."""
         with explained(self._url), self._outages.silence.asked():
             async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
                 yield connection
             self._outages.answered()
 
     async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Read rows. A pooled connection that turns out to be dead is replaced, once: reading twice does no harm."""
+        """Read rows. A pooled connection that turns out to be dead is replaced, once: reading twice is harmless."""
         for last in (False, True):
             with explained(self._url), self._outages.silence.asked():
                 async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
@@ -107,7 +107,7 @@ class Reader:
         raise AssertionError  # the second round returns or raises
 
     async def _patiently(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Read rows, unless the database falls silent: then StoreUnavailableError is raised."""
+        """Read rows, unless the database becomes silent: then StoreUnavailableError is raised."""
         return await self._outages.silence.bear(self.fetch(statement, *arguments), lambda _: unanswered())
 
     async def batches(
@@ -120,7 +120,7 @@ class Reader:
         source_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[list[StoredEffect], None]:
-        """Return rows with after_seq < global_seq <= until_seq, ascending, filtered if asked.
+        """Yield rows with after_seq < global_seq <= until_seq, ascending, with optional filters.
 
         A batch holds at most 1,000 rows and about ``read_batch_bytes`` stored bytes, and no connection is held
         between batches, so a slow consumer costs the database nothing. ``limit`` is the most rows in all.
@@ -142,7 +142,7 @@ class Reader:
         source_id: str | None = None,
         limit: int | None = None,
     ) -> AsyncGenerator[list[Any], None]:
-        """Return the same rows as `batches`, as they come from the driver: no tuples, but like a `StoredRow`."""
+        """Yield the same rows as `batches`, as the driver returns them: not tuples, but like a `StoredRow`."""
         statement, filters = _batch_statement(kind, source_id)
         if not all(map(storable, (world_id, *filters))):
             return
@@ -163,7 +163,7 @@ class Reader:
     async def gather(self, spans: Sequence[Span], *, limit: int) -> list[list[StoredEffect]]:
         """Return the first rows of each span, in one query; see `worldledger.protocols.LogReader`.
 
-        At most ``limit`` rows and about ``read_batch_bytes`` stored bytes are given in all.
+        At most ``limit`` rows and about ``read_batch_bytes`` stored bytes are returned in all.
         """
         limit = min(limit, _MOST_GATHERED)
         worlds: list[str] = []
@@ -172,7 +172,7 @@ class Reader:
         for span in spans:
             if limit <= 0:
                 break
-            # The log has no gaps, so what the numbers promise is what the rows will be.
+            # The log has no gaps, so the numbers of rows are known in advance.
             last = min(span.until_seq, span.after_seq + limit)
             worlds.append(span.world_id)
             after.append(span.after_seq)
@@ -226,18 +226,18 @@ class ReaderOn(Reader):
         self._connection = connection
 
     async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Read rows on the connection; what goes wrong is left to whoever holds the transaction."""
+        """Read rows on the connection; errors are left to the holder of the transaction."""
         rows = await self._connection.fetch(statement, *arguments)
         self._outages.answered()
         return rows
 
     async def _patiently(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
-        """Read rows on the connection, which could not be left while it reads."""
+        """Read rows on the connection, which could not be replaced while it reads."""
         return await self.fetch(statement, *arguments)
 
 
 def storable(text: str) -> bool:
-    """Tell whether PostgreSQL can hold a text; asking it by any other would be an error of the statement."""
+    """Return whether PostgreSQL can store a text; a query with any other would be an error."""
     return _UNSTORABLE.search(text) is None
 
 

@@ -1,4 +1,4 @@
-"""What the store hands out: worlds, heads and receipts."""
+"""The store's results: worlds, heads and receipts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worldledger.genesis import check_world_name
 
 
 class Head(NamedTuple):
-    """Where a world's log ends. The checksum is 32 bytes, or empty before the first effect."""
+    """The end of a world's log. The checksum is 32 bytes, or empty before the first effect."""
 
     seq: int
     checksum: bytes
@@ -30,7 +30,7 @@ class Head(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What a caller is told about one accepted effect, after it is durable.
+    """The facts about one accepted effect, after it is durable.
 
     ``checksum`` is lower-case hex; ``replayed`` says that an earlier request with the same req_id made it.
     """
@@ -61,9 +61,9 @@ class WorldRecord(BaseModel):
 
     @classmethod
     def of(cls, row: asyncpg.Record) -> WorldRecord | Finding:
-        """Make the record of a row of `statements.WORLD_COLUMNS`; return a finding if it cannot be a world's.
+        """Make the record from a row of `statements.WORLD_COLUMNS`; return a finding if the row is invalid.
 
-        The database keeps texts as names and configs that no world can have, and one bad row must not hide the others.
+        The database accepts names and configs that no world can have, and one bad row must not hide the others.
         """
         try:
             check_world_name(row["world_id"])
@@ -98,7 +98,7 @@ class WorldRecord(BaseModel):
         return Head(self.head_seq, bytes.fromhex(self.head_checksum), self.sim_time, self.wall_time)
 
     def genesis_columns(self) -> dict[str, Any]:
-        """Return what `genesis_problem` compares with the genesis."""
+        """Return the columns that `genesis_problem` compares with the genesis."""
         return self.model_dump(
             include={"world_id", "world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"}
         )

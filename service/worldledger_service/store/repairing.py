@@ -1,7 +1,7 @@
-"""Making the table ``requests`` from the log, where somebody has changed it.
+"""Remaking the table ``requests`` from the log, if it was tampered with.
 
-The table refuses every change, so its owner takes the guard away and gives it back in the transaction that changes
-rows; writers of requests wait for that moment. Only rows that are wrong are touched.
+The table refuses every change, so its owner removes the guard and restores it in the transaction that changes rows;
+writers of requests wait for that moment. Only wrong rows are touched.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
     from worldledger_service.store.request_rows import Difference
 
-#: Most rows that one transaction changes: it keeps others from writing requests.
+#: Most rows that one transaction changes: it blocks others from writing requests.
 _CHUNK: Final = 10_000
 _APPLICATION: Final = "worldledger repair"
 
 
 @dataclass
 class Repaired:
-    """What became of one world's requests: rows that were removed and written, or why none was touched."""
+    """The result for one world's requests: rows that were removed and written, or why none was touched."""
 
     world_id: str
     removed: int = 0
@@ -39,18 +39,18 @@ class Repaired:
 
     @property
     def changed(self) -> bool:
-        """Whether any row was wrong."""
+        """True if any row was wrong."""
         return bool(self.removed or self.written)
 
 
 async def repair_requests(
     reader: Reader, url: str, world_id: str, *, dry_run: bool = False, progress: Progress | None = None
 ) -> Repaired:
-    """Make the rows of a world's requests those that follow from its log; ``dry_run`` only counts what is wrong.
+    """Make the rows of a world's requests those that follow from its log; ``dry_run`` only counts wrong ones.
 
-    The log is verified first: of one that does not hold nothing is made, and the finding says why. ``url`` is an
-    address whose user may work as the owner of the tables. What was written in one chunk stays where a later one
-    fails. Raises WorldNotFoundError if there is no trace of the world, StoreUnavailableError as the store does.
+    The log is verified first: if it does not hold nothing is changed, and the finding says why. ``url`` is an address
+    whose user may work as the owner of the tables. Chunks that were written stay if a later one fails. Raises
+    WorldNotFoundError if there is no trace of the world, StoreUnavailableError as the store does.
     """
     done = Repaired(world_id)
     async with verified_log(reader, world_id, progress) as (verdict, rows):
@@ -74,7 +74,7 @@ async def repair_requests(
 
 
 async def _only_requests(reader: Reader, world_id: str) -> bool:
-    """Tell whether a world never was: there is nothing of it but requests, which somebody has made up."""
+    """Return whether a world never existed: there are only requests for it, which are forged."""
     (extent,) = await reader.fetch(statements.EXTENT, world_id)
     return (
         extent["head_seq"] is None and extent["last_seq"] is None and not await reader.fetch(statements.WORLD, world_id)

@@ -1,8 +1,8 @@
-"""Replaying a world from its log alone, and proving that it comes out at the same states.
+"""Replaying a world from its log alone, and proving that it reaches the same states.
 
 Every effect is checked against the chain and folded; at each seq for which the log holds a StateDigest, and at each
-snapshot, the state's digest is computed anew and compared. So are the views that agents had, wherever the log holds a
-ViewDigest (`worldledger_service.store.replaying`).
+snapshot, the state's digest is computed again and compared. So are the views that agents had, wherever the log holds a
+ViewDigest.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
     from worldledger_service.store.view_digests import SaidOfView
 
 
-# Proving views: while a world is replayed, what its agents saw is worked out anew and compared with its ViewDigests.
+# -- views: what agents saw is computed again during the replay, and compared with the ViewDigests ------------------
 #
-# Where a policy looks at the state alone, an agent is attached when something was said of its view, and let go soon
-# after. Where it remembers what has gone out of sight, the view depends on all that was seen since the registration,
-# so it is kept up from there.
+# If a policy looks at the state alone, an agent is attached for a ViewDigest, and detached soon after. If it remembers
+# what has gone out of sight, the view depends on everything that was seen since the registration, so it is kept up to
+# date from there.
 
-#: Effects over which views are kept up rather than made anew, where the next one is due by then.
+#: Most effects between two ViewDigests over which views are updated rather than made again.
 _STRETCH: Final = 20
-#: Policies that are kept.
+#: Policies that are cached.
 _POLICIES: Final = 1000
 
 
 class ViewProof:
-    """Takes a fold forward and compares views on the way.
+    """Moves a fold forward and compares views on the way.
 
     - ``agreed``: how many ViewDigests were proved
-    - ``unchecked``: how many could not be checked because this program has not the policy, or it fails here;
-      ``because``: why, of the first
-    - ``differs``: the first that does not hold: the seq and what is the matter. Then the proof has ended.
+    - ``unchecked``: how many could not be checked because this program does not have the policy, or it fails here;
+      ``because``: why, for the first
+    - ``differs``: the first that does not hold: the seq and the reason. Then the proof has ended.
     """
 
     def __init__(self, fold: Fold, said: ViewDigests) -> None:
@@ -64,23 +64,23 @@ class ViewProof:
         self._fold = fold
         self._said = said
         self._views: Views | None = Views(fold)
-        #: of the attached agents, whose views do not depend on what they were before
+        #: of the attached agents, those whose views do not depend on earlier ones
         self._guests: set[str] = set()
-        #: agents of whom nothing more is said behind the fold's seq
+        #: agents without ViewDigests after the fold's seq
         self._finished: set[str] = set()
         self._policies: dict[bytes, ObservationPolicy | str] = {}
 
     @property
     def wants_more(self) -> bool:
-        """Whether ViewDigests have to be read before the fold may go on."""
+        """True if ViewDigests have to be read before the fold may go on."""
         return self._views is not None and self._said.more and not self._said.due
 
     async def read_on(self) -> None:
-        """Read the ViewDigests that come next. Raises StoreUnavailableError."""
+        """Read the next ViewDigests. Raises StoreUnavailableError."""
         await self._said.read_on()
 
     def feed(self, rows: Sequence[StoredEffect]) -> int:
-        """Fold rows up to where something was said of a view, at least one; return how many. Raises as `Fold.feed`."""
+        """Fold rows up to the next ViewDigest's seq, at least one; return how many. Raises as `Fold.feed`."""
         views = self._views
         if views is None:
             self._fold.feed(rows)
@@ -96,7 +96,7 @@ class ViewProof:
                 break
         if views.attached:
             for row in rows:
-                views.apply(orjson.loads(row.text), digests=False)  # one is worked out where it is compared
+                views.apply(orjson.loads(row.text), digests=False)  # a digest is computed where it is compared
         else:
             self._fold.feed(rows)
         if registration is not None:
@@ -104,7 +104,7 @@ class ViewProof:
         return len(rows)
 
     def compare(self) -> None:
-        """Compare the views with all that was said of them at the fold's seq."""
+        """Compare the views with all ViewDigests of the fold's seq."""
         views, due, seq = self._views, self._said.due, self._fold.seq
         if views is None:
             return
@@ -115,7 +115,7 @@ class ViewProof:
             self._policies.clear()
 
     def _let_go(self, views: Views) -> None:
-        """Detach whoever is not needed, now that the fold goes on."""
+        """Detach agents that are not needed, now that the fold goes on."""
         for agent_id in self._finished:
             views.detach(agent_id)
         self._finished.clear()
@@ -152,7 +152,7 @@ class ViewProof:
             self._finished.add(agent_id)
 
     def _digest(self, views: Views, agent_id: str, spec: Mapping[str, Any]) -> tuple[str | None, str]:
-        """Return the digest of an agent's view, or None and why there is none."""
+        """Return the digest of an agent's view, or None and the reason why there is none."""
         try:
             return views.view(agent_id).context_digest, ""
         except KeyError:
@@ -170,7 +170,7 @@ class ViewProof:
         return view.context_digest, ""
 
     def _registered(self, views: Views, agent_id: Any) -> None:
-        """Begin to keep the view of an agent that was just registered, if it depends on what is seen from now on."""
+        """Start keeping the view of a newly registered agent, if it depends on what is seen from now on."""
         known = self._fold.state.metadata["agents"].get(agent_id) if isinstance(agent_id, str) else None
         if known is None or not self._said.speak_of(agent_id, self._fold.seq):
             return
@@ -190,7 +190,7 @@ class ViewProof:
             views.failed[agent_id] = error
 
     def _policy(self, spec: Mapping[str, Any]) -> ObservationPolicy | str:
-        """Return a registered policy, or why this program has none such."""
+        """Return a registered policy, or the reason why this program does not have it."""
         key = canonical_json(spec)
         policy = self._policies.get(key)
         if policy is None:
@@ -211,23 +211,23 @@ def _why(error: Exception | None, spec: Mapping[str, Any]) -> str:
     return f"the {policy} has failed here" + (f" ({type(error).__name__}: {error})" if error else "")
 
 
-#: Told how many effects were replayed, and how many there are.
+#: Called with the number of replayed effects, and the total.
 Progress = Callable[[int, int], None]
 
-#: What a replay may find. ``tampered``: the chain does not hold. ``ruleset_changed``: a state differs from the digest
-#: that another version of the ruleset wrote, or a digest names a later version than the one that is installed.
-#: ``diverged``: it differs from this version's own. ``snapshot``: a snapshot is damaged (it is a cache; the log is
-#: well). ``failed``: the ruleset could not fold an effect. ``view_differs``: a ViewDigest does not hold, though no
-#: state is known to differ.
+#: The findings of a replay. ``tampered``: the chain does not hold. ``ruleset_changed``: a state differs from the digest
+#: that another version of the ruleset wrote, or a digest names a later version than the installed one. ``diverged``: it
+#: differs from this version's own. ``snapshot``: a snapshot is damaged (it is a cache; the log is intact). ``failed``:
+#: the ruleset could not fold an effect. ``view_differs``: a ViewDigest does not hold, though no state is known to
+#: differ.
 Kind = Literal["tampered", "ruleset_changed", "diverged", "view_differs", "snapshot", "failed"]
 
 
-#: What the payload of a StateDigest has, and nothing else (`worldledger_service.store.snapshotter.digest_draft`).
+#: The members of a StateDigest's payload, and no others (`worldledger_service.store.snapshotter.digest_draft`).
 _DIGEST_FIELDS: Final = frozenset({"at_seq", "state_digest", "ruleset", "ruleset_version"})
 
 
 class Told(NamedTuple):
-    """What somebody has said of the state at a seq; ``said_at`` is the StateDigest's seq, 0 for a snapshot."""
+    """A recorded digest of the state at a seq; ``said_at`` is the StateDigest's seq, 0 for a snapshot."""
 
     at_seq: int
     digest: str
@@ -238,7 +238,7 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first seq at which a replay comes out otherwise than it should, and how."""
+    """The first seq at which a replay differs from the record, and how."""
 
     kind: Kind
     global_seq: int
@@ -247,12 +247,12 @@ class Divergence:
 
 @dataclass(frozen=True)
 class ReplayVerdict:
-    """The outcome for one world: how many effects were replayed, and what was found.
+    """The outcome for one world: how many effects were replayed, and the finding.
 
-    ``digests`` (StateDigests), ``snapshots`` and ``views`` (ViewDigests) are how many agreed; where there is none of
-    them the replay had nothing to be compared with. ``agreed_seq`` is the last seq whose state was proved to be the
-    recorded one; 0 if none. ``unchecked_views`` are ViewDigests that this program cannot check, for want of a policy,
-    which says nothing about the log; ``unchecked_because`` is why, of the first.
+    ``digests`` (StateDigests), ``snapshots`` and ``views`` (ViewDigests) are the numbers that agreed; if all are 0 the
+    replay had nothing to be compared with. ``agreed_seq`` is the last seq whose state was proved to be the recorded
+    one; 0 if none. ``unchecked_views`` are ViewDigests that this program cannot check because it lacks the policy,
+    which says nothing about the log; ``unchecked_because`` is the reason for the first.
     """
 
     world_id: str
@@ -267,7 +267,7 @@ class ReplayVerdict:
 
     @property
     def agreed(self) -> bool | None:
-        """Whether everything came out as recorded; None where all is well, but nothing was recorded to compare with."""
+        """True if everything was as recorded; None if nothing is wrong, but nothing was recorded to compare with."""
         if self.finding is not None:
             return False
         return True if self.agreed_seq or self.views else None
@@ -289,12 +289,12 @@ class _Replay:
         self._agreed_seq = 0
         self._digests = 0
         self._snapshots = 0
-        #: what was found of states and snapshots; whether the chain holds has the last word
+        #: the finding about states and snapshots; one about the chain takes precedence
         self._found: Divergence | None = None
         self._damaged: Divergence | None = None
-        #: None where the log says nothing of views
+        #: None if the log has no ViewDigests
         self._proof: ViewProof | None = None
-        #: a view that differs; told unless the next StateDigest shows that the state has differed since before it
+        #: a view that differs; reported unless the next StateDigest shows that the state has differed since before it
         self._view_found: Divergence | None = None
 
     async def run(self, progress: Progress | None) -> ReplayVerdict:
@@ -340,7 +340,7 @@ class _Replay:
         )
 
     async def _told(self, head_seq: int) -> list[Told]:
-        """Return all that was said of states, the last seq first."""
+        """Return all recorded digests of states, the last seq first."""
         world_id = self._world.world_id
         told = [
             _read(row["global_seq"], row["payload"])
@@ -348,7 +348,7 @@ class _Replay:
         ]
         name, version = self._fold.ruleset.name, self._fold.ruleset.version
         told += [
-            # One whose text is not the one that was digested says nothing.
+            # A snapshot whose text does not match its digest is ignored.
             Told(
                 row["global_seq"],
                 row["state_digest"].hex() * (row["state_digest"] == row["text_digest"]),
@@ -359,21 +359,20 @@ class _Replay:
             for row in await self._reader.fetch(statements.SNAPSHOT_DIGESTS, world_id, head_seq)
             if row["ruleset_version"] == version
         ]
-        # Of one seq what the log says comes first: a snapshot is only a cache.
+        # For one seq the log's digest comes first: a snapshot is only a cache.
         return sorted(told, key=lambda each: (each.at_seq, each.said_at == 0), reverse=True)
 
     def _take(self, batch: Sequence[StoredEffect], told: list[Told]) -> Sequence[StoredEffect]:
-        """Check and fold a batch; return what of it is left to fold once more ViewDigests have been read.
+        """Check and fold a batch; return the rest, to fold once more ViewDigests have been read.
 
-        Once a state differs nothing more is folded; the chain is checked to its end all the same, for what was said
-        stands in it.
+        Once a state differs nothing more is folded; the chain is still checked to its end, because the record is in it.
         """
         holds = self._verifier.feed(batch)
         good = batch if holds else batch[: self._verifier.position.global_seq - (batch[0].global_seq - 1)]
         return self._fold_on(good, told)
 
     def _fold_on(self, good: Sequence[StoredEffect], told: list[Told]) -> Sequence[StoredEffect]:
-        """Fold rows, stopping wherever something was said of the state or a view; return what is left, as `_take`."""
+        """Fold rows, stopping at every recorded digest of the state or a view; return the rest, as `_take`."""
         proof = self._proof
         try:
             while good and self._found is None:
@@ -398,7 +397,7 @@ class _Replay:
         return ()
 
     def _compare_views(self, proof: ViewProof) -> None:
-        """Compare views with all that was said of this seq, after the state itself was compared."""
+        """Compare views with all ViewDigests of this seq, after the state itself was compared."""
         proof.compare()
         if proof.differs is None or self._view_found is not None:
             return
@@ -411,7 +410,7 @@ class _Replay:
         self._view_found = Divergence("view_differs", seq, what)
 
     def _compare(self, told: list[Told]) -> None:
-        """Compare the state with all that was said of this seq."""
+        """Compare the state with all recorded digests of this seq."""
         seq = self._fold.seq
         if not told or told[-1].at_seq != seq:
             return
@@ -422,7 +421,7 @@ class _Replay:
                 self._agreed_seq = seq
                 self._digests += bool(said.said_at)
                 self._snapshots += not said.said_at
-                if said.said_at:  # the state is the recorded one, so it is the view alone that differs
+                if said.said_at:  # the state is the recorded one, so only the view differs
                     self._found = self._view_found or self._wrong_ruleset(said)
             elif said.said_at:
                 self._found = (self._view_found if not said.digest else None) or self._divergence(said, digest)
@@ -430,7 +429,7 @@ class _Replay:
                 self._damaged = self._damaged or self._divergence(said, digest)
 
     def _wrong_ruleset(self, said: Told) -> Divergence | None:
-        """Say why a StateDigest whose state agrees cannot have been written by the ruleset that it names."""
+        """Say why a StateDigest with the right state cannot have been written by the ruleset that it names."""
         ruleset = self._fold.ruleset
         if said.ruleset != ruleset.name:
             what = f"this StateDigest is of the ruleset {said.ruleset!r}, the world's is {ruleset.name!r}"
@@ -466,7 +465,7 @@ class _Replay:
 
 
 def _read(seq: int, payload: str | None) -> Told:
-    """Read a StateDigest; one that cannot be read names a state that no world has."""
+    """Read a StateDigest; an unreadable one becomes one that no state has."""
     value = None if payload is None else orjson.loads(payload)
     if not isinstance(value, dict):
         value = {}

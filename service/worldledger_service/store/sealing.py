@@ -1,4 +1,4 @@
-"""Sealing: how the units that wait become the rows that follow a world's head. Pure: no I/O, the clock is handed in.
+"""Sealing: turning waiting units into the rows that follow a world's head. Pure: no I/O, the clock is passed in.
 
 A group is what one statement writes to one world.
 """
@@ -40,7 +40,7 @@ from worldledger_service.store.units import Unit
 
 @dataclass(slots=True)
 class Group:
-    """The rows of one write to one world, and who waits for them."""
+    """The rows of one write to one world, and the units that wait for them."""
 
     world_id: str
     before: Head
@@ -52,7 +52,7 @@ class Group:
     sim_times: list[float] = field(default_factory=list)
     requests: list[tuple[str, str, bytes, int, int]] = field(default_factory=list)
     units: list[tuple[Unit, dict[int, Receipt]]] = field(default_factory=list)
-    #: who sets sim_time from here on, where an effect of the group says something of it
+    #: the authority over sim_time from here on, if an effect of the group changes it
     authority: TimeAuthority | None = None
 
     @classmethod
@@ -67,7 +67,7 @@ class Group:
         given: CheckedDraft,
         decided: CheckedDraft,
     ) -> Group:
-        """Make the group of a single effect that was sealed by itself. Its unit holds the draft as it was given."""
+        """Make the group of a single effect that was sealed separately. Its unit holds the draft as it was given."""
         kinds, sources = [decided.kind], [decided.source_id]
         group = cls(world_id, before, after, [text], [after.checksum], kinds, sources, [after.sim_time])
         group.units.append((Unit((given,), ()), {0: receipt}))
@@ -89,7 +89,7 @@ class Group:
         ]
 
     def answer(self) -> None:
-        """Tell every caller, after the commit."""
+        """Answer every caller, after the commit."""
         for unit, written in self.units:
             unit.answer(written)
 
@@ -109,13 +109,13 @@ class Sealer:
     ) -> None:
         self.world_id = world_id
         self.ruleset = ruleset or Ruleset()
-        #: the kinds that the ruleset is asked about; it need not be for others
+        #: the kinds that the ruleset decides about; it is not called for others
         self.checked_kinds = self.ruleset.checked_kinds
-        #: the state that drafts are judged by, where it is here; see `worldledger_service.store.live`
+        #: the state by which drafts are judged, if it is in memory; see `worldledger_service.store.live`
         self.live: LiveState | None = None
-        #: what was written lately, where somebody takes snapshots from it
+        #: recent effects, if snapshots are taken from them
         self.recent: Recent | None = None
-        #: who sets sim_time as of the effect at ``authority_seq``; see `worldledger_service.store.authority`
+        #: the authority over sim_time as of the effect at ``authority_seq``; see `worldledger_service.store.authority`
         self.authority = authority
         self.authority_seq = 0
         self._clock = clock
@@ -127,7 +127,7 @@ class Sealer:
             return
         who = f"the adapter {authority.name!r} alone" if authority.is_adapter else "the wall clock alone"
         path, advice = "$.sim_time", "leave sim_time out"
-        if draft.kind == TIME_SET_KIND:  # a tick is nothing without its time; its adapter needs the authority
+        if draft.kind == TIME_SET_KIND:  # a tick needs its time, and its adapter the authority
             path, advice = "$.adapter", "PUT …/time-authority (set_sim_time_authority) says who does"
         raise TimeAuthorityError(
             f"world {self.world_id}: {who} sets sim_time, not {draft.source_id!r}; {advice}",
@@ -140,7 +140,7 @@ class Sealer:
     def check_closing(self, draft: CheckedDraft, authority: TimeAuthority | None) -> None:
         """Raise TimeAuthorityError unless a tick that states no time may be closed by this draft's source.
 
-        Whoever has the authority over time closes the ticks; where that is no adapter, anybody does.
+        The authority over time closes the ticks; if it is not an adapter, any source may.
         """
         authority = self.authority if authority is None else authority
         if authority.is_adapter and not authority.allows(draft.source_id):
@@ -154,16 +154,16 @@ class Sealer:
     def seal(
         self, head: Head, units: Sequence[Unit], *, final: bool = False, onto: Group | None = None
     ) -> tuple[Group, list[Unit], list[Unit]]:
-        """Write the units' effects after the head, in the promised order; ``onto`` a group in the order they have.
+        """Write the units' effects after the head, in the promised order; ``onto`` a group in the given order.
 
-        Gives the group, the units that must wait for the next one, because they repeat a request of this one, and
-        those that are refused; these take no place. A refusal is ``final``, and stands in the unit, only when the head
-        is locked and the units' requests were looked up: else the head may be an old one, or the request known. Even
-        then it rests on what stands before it in the group: nobody is told before that is committed.
+        Returns the group, the units that must wait for the next one, because they repeat a request of this one, and the
+        refused ones, which take no place. A refusal is ``final``, and is kept in the unit, only if the head is locked
+        and the units' requests were looked up: otherwise the head may be outdated, or the request known. Even then it
+        depends on what is before it in the group: no caller is told before that is committed.
         """
         wall_time = self.now(head)
         if onto is None and self.live is not None and self.live.provisional:
-            self.live = None  # what was folded into it may never have been written
+            self.live = None  # effects folded into it may never have been written
         group = Group(self.world_id, head, head) if onto is None else onto
         later: list[Unit] = []
         refused: list[Unit] = []
@@ -175,7 +175,7 @@ class Sealer:
             ordered = sorted(units, key=lambda unit: unit.key(head, self.authority))
         for unit in ordered:
             if unit.future.cancelled():
-                continue  # its caller went away before anything was written
+                continue  # its caller was cancelled before anything was written
             if unit.requests:
                 keys = {(request.source_id, request.req_id) for request in unit.requests}
                 if not requested.isdisjoint(keys):
@@ -195,7 +195,7 @@ class Sealer:
         return group, later, refused
 
     def _add(self, group: Group, unit: Unit, wall_time: float) -> None:
-        """Add one unit to the group; on an error the group is as it was."""
+        """Add one unit to the group; after an error the group is as before."""
         mark = len(group.texts)
         seq, checksum, sim_time, _ = group.after
         chain = Chain(checksum)
@@ -238,7 +238,7 @@ class Sealer:
                 written[index] = Receipt(seq, uuid, checksum.hex())
         except BaseException:
             if self.live is not None and self.live.provisional and len(group.texts) > mark:
-                self.live = None  # it may have folded in what is cut off now
+                self.live = None  # it may include effects that are cut off now
             group.cut(mark)
             group.authority = authority_before
             raise
@@ -253,10 +253,10 @@ class Sealer:
     def decide(
         self, draft: CheckedDraft, seq: int, texts: Sequence[str] = (), index: int | None = None
     ) -> CheckedDraft:
-        """Ask the ruleset about a draft that is to follow ``texts``, which follow the effect at ``seq``.
+        """Let the ruleset decide about a draft that is to follow ``texts``, which follow the effect at ``seq``.
 
-        Raises what the ruleset refuses it with, naming ``index`` if given, and StateNeededError where it must look at
-        the state and that is not here.
+        Raises the ruleset's refusal, naming ``index`` if given, and StateNeededError if it needs the state and that is
+        not in memory.
         """
         state = self._state(seq, texts) if draft.kind in self.ruleset.stateful else None
         try:
@@ -275,7 +275,7 @@ class Sealer:
             raise
 
     def needs_state(self, units: Iterable[Unit]) -> bool:
-        """Tell whether somebody must look at the state to decide on these units: a judge, or the ruleset."""
+        """Return whether the state is needed to decide on these units, by a judge or the ruleset."""
         stateful = self.ruleset.stateful
         return any(unit.judges or (stateful and any(draft.kind in stateful for draft in unit.drafts)) for unit in units)
 
@@ -291,13 +291,13 @@ class Sealer:
     ) -> tuple[bytes, str, float]:
         """Write the effect that a draft becomes at ``seq``, after an effect at ``sim_time``.
 
-        ``authority`` sets sim_time there, where it is not the one that is known of the log. The draft of a
-        WorldTimeAuthoritySet says who, where its ``zero`` lies, and with ``force: false`` that an adapter that has it
-        and is heard is to keep it (TimeAuthorityHeldError); the effect has the ``offset`` that follows. That an
-        authority is silent is refused where it was heard since.
+        ``authority`` sets sim_time there, if it is not the one of the log. The draft of a WorldTimeAuthoritySet names
+        it, with its ``zero``, and with ``force: false`` an adapter that has the authority and is not silent keeps it
+        (TimeAuthorityHeldError); the effect has the resulting ``offset``. The report that an authority is silent is
+        refused if it has ticked since.
 
-        Gives the canonical bytes, the uuid and the effect's sim_time. Raises TimeAuthorityError,
-        SimTimeOrderError, InvalidEffectError (caused_by) and EffectTooLargeError, naming ``index`` if given.
+        Returns the canonical bytes, the uuid and the effect's sim_time. Raises TimeAuthorityError, SimTimeOrderError,
+        InvalidEffectError (caused_by) and EffectTooLargeError, naming ``index`` if given.
         """
         if authority is None:
             authority = self.authority
@@ -330,7 +330,7 @@ class Sealer:
     def _stated_time(
         self, draft: CheckedDraft, own: float, before: float, authority: TimeAuthority, index: int | None
     ) -> float:
-        """Return the world's sim_time where a draft states a time of the authority's own."""
+        """Return the world's sim_time for a draft that states a time of the authority's own."""
         self._check_authority(draft, authority, index)
         sim_time = authority.sim_time(own)
         if not math.isfinite(sim_time):
@@ -351,7 +351,7 @@ class Sealer:
     def _with_offset(
         self, draft: CheckedDraft, before: TimeAuthority, sim_time: float, wall_time: float, index: int | None
     ) -> CheckedDraft:
-        """Return the setting of an authority with what is added to that authority's own time from here on."""
+        """Return the setting of an authority with the offset of its own time from here on."""
         payload = orjson.loads(draft.payload)
         name = payload["authority"]
         if payload.get("force") is False and before.holds_against(name):

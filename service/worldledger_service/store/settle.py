@@ -1,12 +1,12 @@
 """Settling: the careful way to write units, under the lock of the world's head.
 
-It is taken when the quick statement wrote nothing, because another process was first or a request came again, and
-when its outcome is unknown, because the connection was lost before the answer. Under the lock nothing can change,
-so each of these is decided for good:
+It is used if the fast statement wrote nothing, because another process was first or a request was repeated, and if its
+outcome is unknown, because the connection was lost before the answer. Under the lock nothing can change, so each of
+these is decided finally:
 
-- a write in doubt is either in the log, with our checksum at our last seq, or it never will be: once this
-  transaction moves the head, the conditional statement that got lost can no longer apply;
-- a repeated request is answered with what it made the first time;
+- a write with an unknown outcome is either in the log, with our checksum at our last seq, or it never will be: once
+  this transaction moves the head, the lost conditional statement can no longer apply;
+- a repeated request gets its first receipts;
 - the rest is sealed after the present head and written.
 """
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Settler:
-    """Writes units of one world under its lock, again and again until the deadline while the database is away."""
+    """Writes units of one world under its lock, retrying until the deadline while the database is away."""
 
     def __init__(self, pool: asyncpg.Pool, settings: Settings, url: str, outages: Outages, states: States) -> None:
         self._pool = pool
@@ -57,12 +57,12 @@ class Settler:
         self._states = states
 
     async def settle(self, sealer: Sealer, units: Sequence[Unit], in_doubt: Group | None) -> Head | None:
-        """Write the units and answer each of them, one way or the other; it raises nothing of its own.
+        """Write the units and answer each of them, with success or an error; it raises nothing of its own.
 
-        Gives the head afterwards, or None where it is not known.
+        Returns the head afterwards, or None if it is unknown.
         """
         waiting = list(units)
-        # Every group that was sent without an answer; none is forgotten before the head has moved past it.
+        # Every group that was sent without an answer; each is kept until the head has moved past it.
         doubts = [] if in_doubt is None else [in_doubt]
         deadline = self._settings.append_deadline
         head: Head | None = None
@@ -71,7 +71,7 @@ class Settler:
                 with attempt, self._outages.noticed():
                     while waiting:
                         if _needs_state(sealer, waiting):
-                            with suppress(TamperedError, FoldError):  # told under the lock, to those concerned
+                            with suppress(TamperedError, FoldError):  # reported under the lock, to their callers
                                 await self._states.warm(sealer)
                         with self._outages.silence.asked():
                             async with self._pool.acquire(timeout=deadline) as connection:
@@ -123,7 +123,7 @@ class _Round:
         self._written: list[Group] = []
         self._head: Head | None = None
         self._sealed: Group
-        #: what was sent to be written in this round
+        #: the group that was sent in this attempt
         self.group: Group | None = None
         self.later: list[Unit] = []
         self._refused: list[Unit] = []
@@ -160,7 +160,7 @@ class _Round:
                     raise asyncpg.SerializationError("the head moved under its lock")
 
     def answer(self) -> Head | None:
-        """Tell the callers, after the commit; return the head."""
+        """Answer the callers, after the commit; return the head."""
         if self.group is not None:
             confirm_group(self._sealer, self.group)
         for group in (*self._written, self._sealed):
@@ -171,7 +171,7 @@ class _Round:
         return self._sealed.after
 
     async def _close(self, unit: Unit, tick: OpenTick, head: Head) -> None:
-        """Close a tick after what was sealed so far; where it is refused, that is written without it."""
+        """Close a tick after what was sealed so far; if it is refused, that is written without it."""
         if unit.future.done():
             return
         mark, after, authority = len(self._sealed.texts), self._sealed.after, self._sealed.authority
@@ -197,7 +197,7 @@ class _Round:
             self._refused.append(unit)
 
     async def _bring_state(self, seq: int, closing: list[Unit]) -> None:
-        """Have the state there that drafts are judged by; where there is none, those that need it are refused."""
+        """Load the state by which drafts are judged; if there is none, units that need it are refused."""
         if not _needs_state(self._sealer, [*self._units, *closing]):
             return
         try:
@@ -217,9 +217,9 @@ class _Round:
         return bool(found == doubt.after.checksum)
 
     async def _resolve_requests(self, units: Sequence[Unit], *, told: bool = True) -> list[Unit]:
-        """Return the units whose requests were made before the receipts of that time; the rest are refused.
+        """Give the units with repeated requests their earlier receipts; conflicting ones are refused.
 
-        Returns those that are not. Unless ``told``, nobody waits for a unit, and its refusal stands in it.
+        Returns the others. Unless ``told``, no caller waits for a unit, and its refusal is kept in it.
         """
         asked = [(request.source_id, request.req_id) for unit in units for request in unit.requests]
         if not asked:
@@ -249,7 +249,7 @@ class _Round:
         return remaining
 
     async def _sim_time(self, stated: float, seq: int) -> float:
-        """Return the sim_time of the effect that a draft with this time became at ``seq``, by its authority of then."""
+        """Return the sim_time of a draft with this time at ``seq``, by the time authority of that moment."""
         authority = await authority_at(self._connection, self._sealer.world_id, seq - 1)
         return authority.sim_time(stated)
 
@@ -271,11 +271,11 @@ class _Round:
 
 
 def _needs_state(sealer: Sealer, units: Sequence[Unit]) -> bool:
-    """Tell whether somebody must look at the state: to decide on these units, or on what a tick of theirs decides."""
+    """Return whether the state is needed to decide on these units, or on those that a tick of theirs decides."""
     return sealer.needs_state(units) or any(unit.close is not None for unit in units)
 
 
 def _apart(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
-    """Part those that close a tick from the rest."""
+    """Split the units into those that close a tick and the rest."""
     closing = [unit for unit in units if unit.close is not None]
     return closing, [unit for unit in units if unit.close is None]

@@ -1,10 +1,10 @@
-"""Snapshots: states kept beside the log, so that no state is far from one. A cache: each can be made again.
+"""Snapshots: states kept beside the log, so that every state is near one. A cache: each can be made again.
 
-A snapshot is taken when at least ``every`` effects have come since the last one, and at least as many bytes of
-effects as its own text has; so snapshots grow sparser as a state grows, and never take more room than the log.
-What is read from one is checked: its text against its digest, its place against the chain, and its digest against the
-StateDigest in the log, where there is one. A snapshot that does not hold is passed over and the state folded from an
-older one; on the way a right one takes its place. It is not thrown away before: others may have replaced it already.
+A snapshot is taken when at least ``every`` effects have come since the last one, and at least as many bytes of effects
+as its own text has; so snapshots become sparser as a state grows, and never take more space than the log. Every
+snapshot is checked when it is read: its text against its digest, its place against the chain, and its digest against
+the StateDigest in the log, if there is one. A snapshot that does not hold is skipped and the state folded from an older
+one; on the way a valid one replaces it. It is not deleted before: another process may have replaced it already.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Characters of a state's text beyond which it is parsed in a thread: about 10 ms for 100 KiB.
 _LARGE: Final = 64 * 1024
-#: Snapshots that are written by one statement, at most; and bytes of their states after which it is enough.
+#: Most snapshots that are written by one statement, and bytes of their states that are enough for one.
 _TOGETHER: Final = 50
 _TOGETHER_BYTES: Final = 4 * 1024 * 1024
 
@@ -59,7 +59,7 @@ class SnapshotRecord(BaseModel):
 
 
 class Taken(NamedTuple):
-    """A snapshot that was just taken: the seq, the chain's checksum there, the state's text and its digest (hex)."""
+    """A new snapshot: the seq, the chain's checksum there, the state's text and its digest (hex)."""
 
     global_seq: int
     checksum: bytes
@@ -68,9 +68,9 @@ class Taken(NamedTuple):
 
 
 class Base(NamedTuple):
-    """Where folding begins: a fold, the checksum at its seq (empty at 0), and the bytes of its state's text.
+    """The start of folding: a fold, the checksum at its seq (empty at 0), and the bytes of its state's text.
 
-    ``damaged`` are the seqs of snapshots that were passed over because they do not hold.
+    ``damaged`` are the seqs of snapshots that were skipped because they do not hold.
     """
 
     fold: Fold
@@ -84,7 +84,7 @@ class Snapshots:
 
     def __init__(self, reader: Reader, *, most: int) -> None:
         self._reader = reader
-        #: how many there are of one world, at most
+        #: the most snapshots of one world
         self.most = most
 
     async def before(self, world_id: str, seq: int, ruleset: Ruleset, reader: Reader | None = None) -> Base:
@@ -108,11 +108,11 @@ class Snapshots:
             last = row["global_seq"] - 1
 
     async def any_after(self, world_id: str, seq: int, ruleset: Ruleset) -> bool:
-        """Tell whether the ruleset's version has a snapshot after ``seq``."""
+        """Return whether there is a snapshot of the ruleset's version after ``seq``."""
         return bool(await self._reader.fetch(statements.SNAPSHOT_AFTER, world_id, seq, ruleset.version))
 
     async def write(self, world_id: str, ruleset: Ruleset, *taken: Taken) -> None:
-        """Keep snapshots, of different seqs, and thin the older ones out. Raises StoreUnavailableError."""
+        """Keep snapshots of different seqs, and thin out older ones. Raises StoreUnavailableError."""
         await self._reader.fetch(
             statements.WRITE_SNAPSHOTS,
             world_id,
@@ -125,7 +125,7 @@ class Snapshots:
             [len(each.text) for each in taken],
         )
         while await self._reader.fetch(statements.THIN_SNAPSHOTS, world_id, self.most):
-            pass  # where several have come at once, once is not enough
+            pass  # if several have come at once, once is not enough
 
     async def page(self, world_id: str, ruleset: Ruleset, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
         """Return a page of a world's snapshots, ascending."""
@@ -148,7 +148,7 @@ class Snapshots:
 
 
 class Gathering:
-    """Snapshots of one world that fall due one after another, written several by one statement.
+    """Snapshots of one world that become due one after another; a statement writes several.
 
     They are lost if the process ends before they are written, as any cache may be.
     """
@@ -160,26 +160,26 @@ class Gathering:
         self._taken: list[Taken] = []
 
     async def keep(self, taken: Taken) -> None:
-        """Keep a snapshot, and write what is gathered if that is enough."""
+        """Keep a snapshot, and write the collected ones if they are enough."""
         self._taken.append(taken)
         if len(self._taken) >= _TOGETHER or sum(len(each.text) for each in self._taken) >= _TOGETHER_BYTES:
             await self.write()
 
     async def write(self) -> None:
-        """Write what is gathered; where that cannot be done it is let go."""
+        """Write the collected snapshots; if that fails they are dropped."""
         taken, self._taken = self._taken, []
         if taken:
             await quietly(self._snapshots.write(self._world_id, self._ruleset, *taken), self._world_id)
 
 
 def take(fold: Fold, checksum: bytes) -> Taken:
-    """Take a snapshot of a fold that stands at the effect with this checksum. Pure."""
+    """Take a snapshot of a fold at the effect with this checksum. Pure."""
     text = fold.state.text()
     return Taken(fold.seq, checksum, text, state_digest(text))
 
 
 def _read(row: asyncpg.Record, ruleset: Ruleset) -> WorldState | str:
-    """Return the state that a row holds, or why it is not to be trusted."""
+    """Return the state in a row, or the reason why it is not trusted."""
     text = row["state"].encode()
     digest = sha256(text).digest()
     if row["ruleset"] != ruleset.name:
@@ -200,7 +200,7 @@ def _read(row: asyncpg.Record, ruleset: Ruleset) -> WorldState | str:
 
 
 async def quietly(work: object, world_id: str) -> None:
-    """Await the writing of snapshots; where it cannot be done the state is there all the same."""
+    """Await the writing of snapshots; if it fails the state is still available."""
     try:
         await work  # type: ignore[misc]
     except SimulationError as error:

@@ -1,11 +1,11 @@
-"""Taking snapshots while worlds are written: beside the appends, never in their way.
+"""Taking snapshots while worlds are written: in the background, without delaying appends.
 
-Whoever appends takes the snapshots that fall due, and writes each state's digest into the log, as the system effect
-StateDigest with the req_id ``digest:<at_seq>``: of two processes that do so, one writes it. Imports write no digests,
-for what they bring is another's log; and reading never writes into the log.
+A process that appends takes the snapshots that become due, and writes each state's digest into the log, as the system
+effect StateDigest with the req_id ``digest:<at_seq>``: if two processes do so, one writes it. Imports write no digests,
+because their effects are another log's; and reading never writes into the log.
 
-Of a world that is written all the time the state is kept, with what was written since, so that an effect is not read
-back from the database only to be folded.
+The state of a world that is written continuously is kept in memory, with the effects since, so that an effect is not
+read back from the database only to be folded.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _REMEMBERED = 10_000
 _FOLLOWED = 64
 #: Worlds whose snapshots are taken at the same time.
 _AT_ONCE = 2
-#: A world that was not met before is looked at as soon as its head has come here; shorter ones are folded at once.
+#: Head at which a new world is checked for the first time; shorter ones are folded at once.
 _FIRST_LOOK = 10
-#: Effects after which it is tried again where it went wrong.
+#: Effects after which a failed snapshot is tried again.
 _AFTER_A_FAILURE = 1000
 #: Seconds that a closing store waits for snapshots that are being taken.
 _PATIENCE = 5.0
@@ -51,7 +51,7 @@ log = structlog.get_logger("worldledger.store")
 
 
 def digest_draft(taken: Taken, ruleset: Ruleset) -> EffectDraft:
-    """Return the draft of the system effect that says which state a world had at a seq.
+    """Return the draft of the system effect with the digest of a world's state at a seq.
 
     Payload: ``at_seq``, ``state_digest`` (64 hex digits: SHA-256 of the state in the profile ``state/1``), ``ruleset``
     and ``ruleset_version``.
@@ -71,7 +71,7 @@ def digest_draft(taken: Taken, ruleset: Ruleset) -> EffectDraft:
 
 
 class _Followed:
-    """A world that this process writes: its state when it was last looked at, and what was written since."""
+    """A world that this process writes: its last checked state, and the effects since."""
 
     def __init__(self, sealer: Sealer, seq: int) -> None:
         self._sealer = sealer
@@ -80,15 +80,15 @@ class _Followed:
         self.forward: Forward | None = None
 
     def leave(self) -> None:
-        """Follow it no more."""
+        """Stop following it."""
         if self._sealer.recent is self.recent:
             self._sealer.recent = None
 
 
 class Snapshotter:
-    """Told of every commit of this process; takes what falls due in the background.
+    """Called with every commit of this process; takes what becomes due in the background.
 
-    ``find_log`` gives a world's log; ``sealer_of`` gives the sealer of a world that this process writes, if it does.
+    ``find_log`` returns a world's log; ``sealer_of`` the sealer of a world that this process writes, if it does.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class Snapshotter:
         self._beside: set[ImportSnapshots] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._closed = False
-        #: whether a store that is being closed has waited for long enough
+        #: whether a store that is being closed has waited long enough
         self._late = False
 
     def committed(self, world_id: str, head_seq: int) -> None:
-        """Take note of a commit. Cheap, for it stands in the way of every append."""
+        """Note a commit. It is cheap, because every append waits for it."""
         due = self._due.get(world_id)
         if due is None:
             due = self._remember(world_id, _FIRST_LOOK)
@@ -124,7 +124,7 @@ class Snapshotter:
                 self._start(world_id, head_seq)
 
     def imported(self, world_id: str, head_seq: int, snapshots: ImportSnapshots | None = None) -> None:
-        """Take note that a world was imported: its snapshots are taken when imports leave time for it.
+        """Note that a world was imported: its snapshots are taken when imports leave time for it.
 
         Those that were taken beside the import are kept at once.
         """
@@ -151,13 +151,13 @@ class Snapshotter:
                 return
             async with self._room:
                 await self._states.after_import(world_id, head_seq, newest)
-        except SimulationError as error:  # who asks for a state is told
+        except SimulationError as error:  # calls that need a state get this error
             log.warning("no snapshot", world_id=world_id, error=error.message)
         except Exception:
             log.exception("taking a snapshot failed", world_id=world_id)
 
     async def record(self, world_id: str, taken: Taken) -> int | None:
-        """Write a state's digest into the log; return its seq, None where another version wrote one for that seq."""
+        """Write a state's digest into the log; return its seq, None if another version wrote one for that seq."""
         ruleset = (await self._states.rules(world_id)).ruleset
         try:
             event_log = await self._find_log(world_id)
@@ -168,7 +168,7 @@ class Snapshotter:
         return receipt.global_seq
 
     async def close(self) -> None:
-        """Finish what is being taken, if it does not take long; what is not is taken next time."""
+        """Finish the snapshots that are being taken, if it does not take long; the others are taken next time."""
         self._closed = True
         tasks = [*self._running.values(), *self._imported.values()]
         if tasks:
@@ -187,7 +187,7 @@ class Snapshotter:
         return due
 
     def _start(self, world_id: str, head_seq: int) -> None:
-        # Now, before anything else is written: what comes after this head is gathered for the next time.
+        # Before anything else is written: what comes after this head is collected for the next time.
         followed = self._follow(world_id, head_seq)
         task = asyncio.get_running_loop().create_task(self._take(world_id, head_seq, followed))
         self._running[world_id] = task
@@ -224,11 +224,11 @@ class Snapshotter:
             async with self._room:
                 rules = await self._states.rules(world_id)
                 last = await self._go_forward(world_id, head_seq, rules.ruleset, followed)
-                # Where enough effects have come, but too few bytes of them, it is looked at again after some more.
+                # If there are enough effects, but too few bytes of them, it is checked again after some more.
                 due = last + rules.every
                 self._remember(world_id, due if due > head_seq else head_seq + rules.every // 4 + 1)
         except SimulationError as error:
-            # A snapshot is a cache: the next one that falls due makes up for this one.
+            # A snapshot is a cache: the next one that becomes due replaces this one.
             log.warning("no snapshot", world_id=world_id, error=error.message)
             self._fail(world_id, head_seq)
         except Exception:

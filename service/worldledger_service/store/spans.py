@@ -58,7 +58,7 @@ class Workers(Protocol):
     jobs: int
 
     def hold(self, spans: Sequence[Span], hear: Hear) -> Awaitable[bool]:
-        """Tell whether everything in the spans holds; False also where a process could not finish its check."""
+        """Return whether everything in the spans holds; False also where a process could not finish its check."""
 
 
 async def verify_span(store: Store, span: Span, tell: Callable[[Any], None]) -> None:

@@ -1,4 +1,4 @@
-"""Every statement of the store, by name. Values always travel as parameters."""
+"""Every statement of the store, by name. Values are always passed as parameters."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from h, unnest($6::text[], $7::bytea[], $8::text[], $9::text[], $10::float8[])
      with ordinality u (effect, checksum, kind, source_id, sim_time, ord)
 """
 
-#: Append groups to several worlds, each if its head is still the known one and none of its requests was seen.
-#: Heads are locked in world_id order, so that two processes never wait for each other in a circle. A request can
-#: only have been written together with a move of the head, so the look at ``requests`` is exact wherever
-#: head_seq still is the known one. Gives the worlds that were written.
+#: Append groups to several worlds, each if its head is still the known one and none of its requests exists. Heads are
+#: locked in world_id order, so that two processes never deadlock. A request can only have been written together with a
+#: move of the head, so the check of ``requests`` is exact if head_seq is still the known one. Returns the worlds that
+#: were written.
 #: Groups: $1 world_id, $2 known head_seq, $3 new head_seq, $4 checksum, $5 sim_time, $6 wall_time.
 #: Effects: $7 world_id, $8 global_seq, $9 effect, $10 checksum, $11 kind, $12 source_id, $13 sim_time.
 #: Requests: $14 world_id, $15 source_id, $16 req_id, $17 body_sha256, $18 first_seq, $19 last_seq.
@@ -78,17 +78,17 @@ q as (
 select world_id from h
 """
 
-#: For the one connection on which the groups of all worlds are written: a head that somebody holds for long (a bulk
-#: write in another process) must not keep the other worlds waiting. Whoever settles waits as long as it takes.
-#: And a plan that was made while ``requests`` was nearly empty must not go on reading all of it when it is not.
+#: For the one connection on which the groups of all worlds are written: a head that is locked for long (by a bulk write
+#: in another process) must not block the other worlds. Settling waits as long as necessary. And a plan that was made
+#: while ``requests`` was nearly empty must not read all of it when it has grown.
 FOR_COMMITTING = "set lock_timeout = '250ms'; set enable_seqscan = off"
 
-#: Take the head's lock; whoever holds it decides alone what comes next.
+#: Take the head's lock; its holder alone decides what comes next.
 LOCK_HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1 for no key update"
 
 HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1"
 
-#: The last of each kind that says something of the time authority: $1 world_id, $2 kinds, $3 after, $4 up to a seq.
+#: The last effect of each kind about the time authority: $1 world_id, $2 kinds, $3 after, $4 up to a seq.
 LAST_OF_AUTHORITY = """
 select k.kind, last.global_seq, last.payload from unnest($2::text[]) as k (kind)
 cross join lateral (
@@ -98,7 +98,7 @@ cross join lateral (
 order by last.global_seq
 """
 
-#: What a world's genesis says, as text.
+#: The payload of a world's genesis, as text.
 GENESIS_PAYLOAD = "select (effect -> 'payload')::text from effects where world_id = $1 and global_seq = 1"
 
 #: A page of worlds by name with their heads: $1 after world_id, $2 limit.
@@ -132,7 +132,7 @@ insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, expe
 values ($1, $2, $3, $4, $5::text::json, $6, $7) on conflict (world_id) do nothing returning 1
 """
 
-#: The same from a genesis ($5, its stored text), whose config is kept to the letter.
+#: The same from a genesis ($5, its stored text), whose config is kept verbatim.
 INSERT_WORLD_OF_GENESIS = """
 insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, experiment, time_authority)
 values ($1, $2, $3, $4, $5::text::json -> 'payload' -> 'config', $6, $7) on conflict (world_id) do nothing returning 1
@@ -184,7 +184,7 @@ BATCH_OF_SOURCE = _BATCH.format(filter="and source_id = $6")
 BATCH_OF_KIND_AND_SOURCE = _BATCH.format(filter="and kind = $6 and source_id = $7")
 
 #: Rows of several worlds in one query, about $4 stored bytes in all (always at least one row). The limit is more than
-#: any span asks for; by it the planner knows that they are few, however large the world, and walks the primary key.
+#: any span needs; it tells the planner that they are few, however large the world, so that it uses the primary key.
 #: Spans: $1 world_id, $2 after global_seq, $3 up to global_seq.
 GATHER = """
 select n, global_seq, text, checksum, kind, source_id, sim_time from (
@@ -203,7 +203,7 @@ select global_seq, convert_to(effect::text, 'UTF8') as text, checksum, kind, sou
 from effects where world_id = $1 and global_seq = $2
 """
 
-#: What a repeated request is answered with: the effects it made, $2 first to $3 last.
+#: The answer to a repeated request: the effects it made, $2 first to $3 last.
 EFFECTS_BETWEEN = """
 select global_seq, effect ->> 'uuid' as uuid, checksum, sim_time from effects
 where world_id = $1 and global_seq between $2 and $3 order by global_seq
@@ -225,11 +225,11 @@ where c.view_seq < excluded.view_seq
 
 # -- ticks --------------------------------------------------------------------------------------------------
 
-#: Take the lock of a world's open tick: whoever holds it holds intents for the tick, or closes it. It is taken before
-#: that of the head.
+#: Take the lock of a world's open tick: its holder holds intents for the tick, or closes it. It is taken before the
+#: lock of the head.
 LOCK_TICK = "select tick, after_seq, sim_time, source_id from open_ticks where world_id = $1 for update"
 
-#: $1 world_id, $2 tick, $3 after_seq, $4 sim_time, $5 source_id. Whoever is first is right: all read it from the log.
+#: $1 world_id, $2 tick, $3 after_seq, $4 sim_time, $5 source_id. The first writer counts: all read it from the log.
 OPEN_FIRST_TICK = "insert into open_ticks values ($1, $2, $3, $4, $5) on conflict (world_id) do nothing"
 
 #: $1 world_id, $2 tick, $3 after_seq, $4 sim_time, $5 source_id.
@@ -242,7 +242,7 @@ where world_id = $1 and kind = $2 and effect -> 'payload' ->> 'tick' is not null
 order by world_id desc, kind desc, global_seq desc limit 1
 """
 
-#: What is known of requests ($2 agent_id, $3 req_id) that are to be held: rows that are there, and requests of the log.
+#: What is known of requests ($2 agent_id, $3 req_id) to be held: existing rows, and requests of the log.
 HELD_OR_KNOWN = """
 select a.agent_id, a.req_id, h.tick, h.place, h.body_sha256, h.context_seq, h.outcome,
        (h.intent ->> 'context_seq')::bigint as made_from, q.body_sha256 as known_sha256, q.first_seq, q.last_seq
@@ -261,8 +261,8 @@ union all
 select null, count(*), 0, coalesce(sum(bytes), 0)::bigint from held_intents where world_id = $1 and outcome is null
 """
 
-#: Hold intents: a value for the world ($1) and the tick ($2), and an array for each other column. What was refused by
-#: an earlier tick gives way.
+#: Hold intents: a value for the world ($1) and the tick ($2), and an array for each other column. Rows that an earlier
+#: tick refused are replaced.
 HOLD = """
 insert into held_intents (world_id, tick, agent_id, req_id, place, counted, intent, body_sha256, context_seq, list_id,
                           list_index, list_atomic, list_ordered, bytes)
@@ -279,28 +279,28 @@ on conflict (world_id, agent_id, req_id) do update set
     bytes = excluded.bytes, received_at = excluded.received_at, outcome = null
 """
 
-#: All that is held for the open tick of a world.
+#: Everything that is held for the open tick of a world.
 HELD = """
 select agent_id, req_id, tick, place, intent::text as intent, list_id, list_index, list_atomic, list_ordered
 from held_intents where world_id = $1 and outcome is null order by agent_id, req_id
 """
 
-#: Keep for those who ask why their intents were refused: $1 world_id, $2 agent_id, $3 req_id, $4 outcome.
+#: Keep why intents were refused, for later requests: $1 world_id, $2 agent_id, $3 req_id, $4 outcome.
 REFUSE_HELD = """
 update held_intents h set outcome = u.outcome::json
 from unnest($2::text[], $3::text[], $4::text[]) as u (agent_id, req_id, outcome)
 where h.world_id = $1 and h.agent_id = u.agent_id and h.req_id = u.req_id
 """
 
-#: What was accepted is held no longer, and what an earlier tick ($2, or one before it) refused is forgotten.
+#: Remove accepted intents, and refusals by an earlier tick ($2, or one before it).
 CLEAR_HELD = "delete from held_intents where world_id = $1 and (outcome is null or tick <= $2)"
 
-#: While a tick is closed its intents are judged in one transaction, whose session says nothing meanwhile.
+#: While a tick is closed its intents are judged in one transaction, whose session is idle meanwhile.
 FOR_CLOSING = "set local idle_in_transaction_session_timeout = '60s'"
 
 # -- verification ------------------------------------------------------------------------------------------
 
-#: In one snapshot: the world's head and the last seq that really stands in the log.
+#: In one snapshot: the world's head and the last seq that is actually in the log.
 EXTENT = """
 select h.head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum, h.sim_time, h.wall_time,
        (select max(global_seq) from effects where world_id = $1) as last_seq,
@@ -313,7 +313,7 @@ from (select $1::text as world_id) asked left join heads h using (world_id)
 FOR_COMPARING = "set local idle_in_transaction_session_timeout = '10min'"
 
 #: The rows of a world's requests, in the order of the log: those after the effect $2 (null: all), up to the effect $3,
-#: and whatever lies beyond the head.
+#: and all beyond the head.
 REQUESTS_IN_ORDER = """
 select q.source_id, q.req_id, q.body_sha256, q.first_seq, q.last_seq
 from requests q
@@ -324,7 +324,7 @@ and (q.first_seq is null or q.last_seq is null
 order by q.first_seq, q.source_id, q.req_id
 """
 
-#: What lets the owner remove rows of requests, and what refuses it again: within one transaction.
+#: Allow the owner to remove rows of requests, and refuse it again: within one transaction.
 GUARDS_OF_REQUESTS_DOWN = (
     "grant delete on requests to worldledger_owner",
     "alter table requests disable trigger requests_append_only",
@@ -351,8 +351,8 @@ from unnest($2::bytea[], $3::bigint[], $4::bigint[]) as u (body_sha256, first_se
 join effects e on e.world_id = $1 and e.global_seq = u.first_seq
 """
 
-#: The next 500 names after $1 that stand in any of the tables. Distinct names of ``effects`` and ``requests`` are found
-#: by hopping along their primary keys, so that the cost is per world and not per row.
+#: The next 500 names after $1 in any of the tables. Distinct names of ``effects`` and ``requests`` are found by
+#: skipping along their primary keys, so that the cost is per world and not per row.
 EVERY_WORLD = """
 with recursive hop as (
     (select world_id, 1 as n from effects where world_id > $1 order by world_id limit 1)
@@ -374,7 +374,8 @@ select world_id from (
 
 # -- states ------------------------------------------------------------------------------------------------
 
-#: What is done with a world by its genesis: its ruleset, the spacing of snapshots, and how its agents are served.
+#: The facts of a genesis that decide how a world is handled: its ruleset, the spacing of snapshots, its agents'
+#: service.
 WORLD_RULES = """
 select w.ruleset, e.effect -> 'payload' ->> 'snapshot_every' as snapshot_every,
        e.effect -> 'payload' ->> 'orchestrator' as orchestrator, e.effect -> 'payload' ->> 'order' as "order"
@@ -382,7 +383,7 @@ from worlds w left join effects e on e.world_id = w.world_id and e.global_seq = 
 where w.world_id = $1
 """
 
-#: The newest snapshot of a ruleset's version ($3) at or before a seq ($2), with what the log says of that place: the
+#: The newest snapshot of a ruleset's version ($3) at or before a seq ($2), with what the log has at that place: the
 #: checksum there, and the state digest that was written for it, if any.
 SNAPSHOT_BEFORE = """
 select s.global_seq, s.checksum, s.ruleset, s.state_digest, s.state::text as state, e.checksum as chained,
@@ -402,7 +403,7 @@ order by s.global_seq desc limit 1
 SNAPSHOT_AFTER = "select 1 from snapshots where world_id = $1 and global_seq > $2 and ruleset_version = $3 limit 1"
 
 #: $1 world_id, $2 global_seq, $3 checksum, $4 ruleset, $5 ruleset_version, $6 state_digest, $7 state, $8 state_bytes.
-#: A snapshot that stands there already is stale, damaged or the same: it gives way.
+#: An existing snapshot of that seq is stale, damaged or the same: it is replaced.
 WRITE_SNAPSHOTS = """
 insert into snapshots (world_id, global_seq, checksum, ruleset, ruleset_version, state_digest, state, state_bytes)
 select $1, t.global_seq, t.checksum, $2, $3, t.state_digest, t.state::json, t.state_bytes
@@ -414,7 +415,7 @@ on conflict (world_id, global_seq) do update set
     created_at = excluded.created_at
 """
 
-#: Where there are more than $2 snapshots of a world, every second one of the older half goes.
+#: If there are more than $2 snapshots of a world, every second one of the older half is deleted.
 THIN_SNAPSHOTS = """
 delete from snapshots where world_id = $1 and global_seq in (
     select global_seq from (
@@ -424,7 +425,7 @@ delete from snapshots where world_id = $1 and global_seq in (
 returning global_seq
 """
 
-#: Whether nothing but the digest of a snapshot ($2 its seq) came after it, up to the head ($3).
+#: Whether only the digest of a snapshot ($2 its seq) came after it, up to the head ($3).
 ONLY_A_DIGEST_SINCE = """
 select 1 from requests q
 where q.world_id = $1 and q.source_id = 'worldledger' and q.req_id = 'digest:' || $2::bigint and q.last_seq = $3
@@ -444,8 +445,8 @@ left join lateral (
 where s.world_id = $1 and s.global_seq > $2 order by s.global_seq limit $3
 """
 
-#: The last seq at or before a time: binary search on the key, for times never decrease along it. {time} is an
-#: expression over an effect. $1 world_id, $2 head_seq, $3 the time. Gives 0 where every effect came later.
+#: The last seq at or before a time: binary search on the key, because times never decrease along it. {time} is an
+#: expression over an effect. $1 world_id, $2 head_seq, $3 the time. Returns 0 if every effect came later.
 _SEQ_AT = """
 with recursive search (low, high) as (
     select 0::bigint, $2::bigint
@@ -468,7 +469,7 @@ where world_id = $1 and kind = any($3) and global_seq <= $2
 and effect -> 'payload' ->> $4 = $5 order by global_seq {order} limit 1
 """
 #: Where a unit begins: the first effect of some kinds ($3) up to a seq ($2) whose payload has a number ($5, as text) in
-#: a member ($4); of a number that begins twice, the last one.
+#: a member ($4); if a number begins twice, the last one.
 UNIT_BEGINS = _UNIT_BEGINS.format(order="asc")
 UNIT_BEGINS_LAST = _UNIT_BEGINS.format(order="desc")
 
@@ -485,7 +486,7 @@ where world_id = $1 and kind = any($3) and global_seq <= $2
 order by global_seq desc limit 1
 """
 
-#: The kinds of a world's effects up to a seq ($2), sorted, each found by one look into the index.
+#: The kinds of a world's effects up to a seq ($2), sorted, each found by one index lookup.
 KINDS_OF_WORLD = """
 with recursive known as (
     (select kind from effects where world_id = $1 and global_seq <= $2 order by kind limit 1)
@@ -501,7 +502,7 @@ SOURCES_OF_WORLD = """
 select distinct source_id from effects where world_id = $1 and global_seq <= $2 order by source_id limit 1000
 """
 
-#: The names of worlds around a name ($1), in their order: those that a name which is not there may be meant for.
+#: The names of worlds around a name ($1), in their order: suggestions for a name that does not exist.
 NAMES_AROUND = """
 (select world_id from worlds where world_id < $1 order by world_id desc limit 200)
 union all (select world_id from worlds where world_id >= $1 order by world_id limit 200)
@@ -513,7 +514,7 @@ NAMES_FROM = "select world_id from worlds where world_id >= $1 order by world_id
 #: The rulesets of worlds, by name, and how many worlds each has.
 RULESETS = "select ruleset, count(*) as worlds from worlds group by ruleset order by ruleset"
 
-#: The experiments there are, by name, each found by one look into the index.
+#: All experiments, by name, each found by one index lookup.
 EXPERIMENTS = """
 with recursive known as (
     (select experiment from worlds where experiment is not null order by experiment limit 1)
@@ -552,7 +553,7 @@ order by global_seq
 """
 
 
-# Sending groups to the database: which statement for which shape of group.
+# -- sending groups to the database: which statement for which shape of group ------------------------------------
 
 
 async def write_groups(connection: asyncpg.Connection | PooledConnection, groups: list[Group]) -> set[str]:

@@ -54,8 +54,8 @@ class StateAt(NamedTuple):
 class Rules(NamedTuple):
     """How a world is folded and served: its ruleset, and after how many effects a snapshot is due.
 
-    ``orchestrator`` is the configuration that its genesis has for its agents (a JSON value), if there is one, and
-    ``order`` says when their intents become effects (`worldledger.genesis.NewWorld`).
+    ``orchestrator`` is the configuration for its agents in its genesis (a JSON value), if there is one, and ``order``
+    says when their intents become effects (`worldledger.genesis.NewWorld`).
     """
 
     ruleset: Ruleset
@@ -65,14 +65,14 @@ class Rules(NamedTuple):
 
 
 class States:
-    """Gives states of all worlds. It is the StateReader that projections are handed."""
+    """Reads states of all worlds. It is the StateReader of projections."""
 
     def __init__(self, reader: Reader, settings: Settings, world: Callable[[str], Awaitable[WorldRecord]]) -> None:
         self._reader = reader
         self._world = world
         self._every = settings.snapshot_every
         self._rules: Lru[str, Rules] = Lru(_REMEMBERED)
-        #: the imported worlds whose snapshots are being taken; set where that is over, or waits for something
+        #: the imported worlds whose snapshots are being taken; set if that is over, or waits for something
         self._imported: dict[str, asyncio.Event] = {}
         self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
         self.units = Units(reader)
@@ -89,12 +89,12 @@ class States:
         wall_time: float | None = None,
         unit: tuple[str, int] | None = None,
     ) -> int:
-        """Return the seq of a moment: a seq, or the last effect at or before a time; the head where none is given.
+        """Return the seq of a moment: a seq, or the last effect at or before a time; the head by default.
 
-        The fields are those of `worldledger.moments.Moment`. Of a ``unit`` with its number (a turn, a round, a step) it
-        is the last effect before the next one begins. ``wall_time`` is in epoch seconds; times that
-        people read and write back are rounded to the microsecond, so it means that microsecond. Raises
-        MomentNotFoundError for a seq or unit that the world does not have, and for a time before its first effect.
+        The fields are those of `worldledger.moments.Moment`. For a ``unit`` with its number (a turn, a round, a step)
+        it is the last effect before the next one begins. ``wall_time`` is in epoch seconds; times that users copy are
+        rounded to the microsecond, so it means that microsecond. Raises MomentNotFoundError for a seq or unit that the
+        world does not have, and for a time before its first effect.
         """
         head = world.head_seq
         if seq is not None:
@@ -128,7 +128,7 @@ class States:
     # -- states --------------------------------------------------------------------------------------------
 
     async def state_at(self, world_id: str, seq: int, progress: Progress | None = None) -> StateAt:
-        """Return the state at a seq that the world has. Raises as `fold_at` does."""
+        """Return the state at a seq that the world has. Raises as `fold_at`."""
         reached = await self._reach(world_id, seq, progress)
         taken = await asyncio.to_thread(take, reached.fold, reached.checksum)
         return StateAt(
@@ -143,7 +143,7 @@ class States:
         )
 
     async def fold_at(self, world_id: str, global_seq: int) -> Fold:
-        """Return a fold of one's own at a seq that the world has (0: before its first effect).
+        """Return an independent fold at a seq that the world has (0: before its first effect).
 
         Snapshots that are due on the way are written. Raises WorldNotFoundError, MomentNotFoundError, FoldError,
         TamperedError, UnknownRulesetError or StoreUnavailableError.
@@ -153,7 +153,7 @@ class States:
         return (await self._reach(world_id, global_seq)).fold
 
     async def base_at(self, world_id: str, global_seq: int) -> Base:
-        """Return a fold of one's own at a seq and the chain's checksum there, to go on from. Raises as `fold_at`."""
+        """Return an independent fold at a seq and the chain's checksum there, to continue from. Raises as `fold_at`."""
         reached = await self._reach(world_id, global_seq)
         return Base(reached.fold, reached.checksum, 0)
 
@@ -163,10 +163,10 @@ class States:
         rules = await self.rules(world_id)
         if base is None:
             if (under_way := self._imported.get(world_id)) is not None:
-                await under_way.wait()  # rather than fold the same beside it
+                await under_way.wait()  # rather than fold the same at the same time
             base = await self.snapshots.before(world_id, seq, rules.ruleset)
 
-        # Behind the newest snapshot the gaps are those that thinning left; they are not to be filled by reading.
+        # Gaps before the newest snapshot are left by thinning; reading must not fill them.
         every = rules.every
         if seq - base.fold.seq >= every and await self.snapshots.any_after(world_id, base.fold.seq, rules.ruleset):
             every = NEVER
@@ -181,7 +181,7 @@ class States:
         found = self._rules.use(world_id)
         if found is not None:
             return found
-        await self._world(world_id)  # is there such a world?
+        await self._world(world_id)  # check that the world exists
         (row,) = await self._reader.fetch(statements.WORLD_RULES, world_id)
         asked = row["snapshot_every"] or ""
         every = int(asked) if asked.isdecimal() and 0 < len(asked) < 10 else self._every
@@ -198,7 +198,7 @@ class States:
     ) -> Taken | None:
         """Take a snapshot at a seq that the world has, or at its head; the caller writes its digest into the log.
 
-        Returns None where there is one of that state already: nothing but its own digest has been written since.
+        Returns None if there is one of that state already: only its own digest has been written since.
         """
         seq = (await self._world(world_id)).head_seq if seq is None else seq
         rules = await self.rules(world_id)
@@ -213,7 +213,7 @@ class States:
         return taken
 
     async def forward(self, world_id: str, until: int, keep: Keep) -> Forward:
-        """Fold a world up to a seq, so as to go on from there; ``keep`` is handed the snapshots that are due."""
+        """Fold a world up to a seq, to continue from there; ``keep`` is called with the snapshots that are due."""
         rules = await self.rules(world_id)
         base = await self.snapshots.before(world_id, until, rules.ruleset)
         return await advance(self._reader, base, until, every=rules.every, keep=keep)
@@ -230,7 +230,7 @@ class States:
         return newest
 
     async def after_import(self, world_id: str, head_seq: int, newest: int = 0) -> None:
-        """Take the snapshots of an imported world after the ``newest`` that it has, when nothing is being imported."""
+        """Take the snapshots of an imported world after its ``newest``, when nothing is being imported."""
         rules = await self.rules(world_id)
         if head_seq - newest < rules.every:
             return
@@ -252,7 +252,7 @@ class States:
 
     @contextmanager
     def _under_way(self, world_id: str) -> Iterator[asyncio.Event]:
-        """Have those who ask for a state wait until the end of the block, or until the event is set."""
+        """Make calls for a state wait until the end of the block, or until the event is set."""
         under_way = self._imported[world_id] = asyncio.Event()
         try:
             yield under_way
@@ -261,7 +261,7 @@ class States:
             under_way.set()
 
     async def page(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
-        """Return a page of a world's snapshots, ascending. Raises as `rules` does."""
+        """Return a page of a world's snapshots, ascending. Raises as `rules`."""
         return await self.snapshots.page(world_id, (await self.rules(world_id)).ruleset, after=after, limit=limit)
 
     async def newest(self, world_id: str, seq: int | None = None) -> list[SnapshotRecord]:
@@ -273,16 +273,16 @@ class States:
     # -- live states ---------------------------------------------------------------------------------------
 
     async def warm(self, sealer: Sealer) -> None:
-        """Have a live state near the head, so that little is left to be done under the head's lock."""
+        """Load a live state near the head, so that little is left to be done under the head's lock."""
         if sealer.live is None or sealer.live.provisional:
             world = await self._world(sealer.world_id)
             reached = await self._reach(sealer.world_id, world.head_seq)
             self._live.keep(sealer, reached.fold, reached.size)
 
     async def bring(self, sealer: Sealer, seq: int, connection: PooledConnection) -> None:
-        """Bring a sealer's live state to the head, whose lock is held on this connection.
+        """Move a sealer's live state to the head, whose lock is held on this connection.
 
-        Raises TamperedError or FoldError where there is no state, and whatever the database raises.
+        Raises TamperedError or FoldError if there is no state, and the database's errors.
         """
         world_id = sealer.world_id
         reader = self._reader.on(connection)

@@ -67,12 +67,12 @@ if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection
 
 
-# Long computations beside the event loop: one at a time, so that requests keep their share of the interpreter.
+# -- long computations beside the event loop: one at a time, so that requests keep their share of the interpreter ---
 #
 # A thread that computes holds the interpreter for a switch interval (0.5 ms in the service, 5 ms elsewhere) at a time,
 # and each of several threads does. With one of them a request that waits for the database a few times loses a few such
-# intervals; with many it would lose as many times more. Work is handed over in pieces of a fraction of a second, and
-# the pieces of all callers take turns.
+# intervals; with many it would lose that many times more. Work is passed in pieces of a fraction of a second, and the
+# pieces of all callers take turns.
 
 T = TypeVar("T")
 
@@ -84,15 +84,15 @@ class Aside:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="worldledger-aside")
 
     async def run(self, func: Callable[[], T]) -> T:
-        """Return what the function returns, once it has been its turn. A caller that is cancelled leaves it running."""
+        """Run the function when it is its turn, and return its result. A cancelled caller leaves it running."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, func)
 
     def close(self) -> None:
-        """Take no more; what waits is dropped."""
+        """Accept no more work; waiting work is dropped."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-#: Worlds whose heads one process remembers; the least recently used idle ones go first.
+#: Worlds whose heads one process remembers; the least recently used idle ones are dropped first.
 _REMEMBERED = 10_000
 
 
@@ -112,10 +112,10 @@ class Store:
         self._settings = settings
         self._clock = clock
         self._new_uuid = new_uuid
-        #: what is told when the database goes away, and when it is back
+        #: called when the database goes away, and when it is back
         self.outages = Outages(url, patience=settings.outage_patience)
         self._logs: Lru[str, EventLog] = Lru(_REMEMBERED)
-        #: every log that somebody still holds, remembered or not: a world never has two in one process
+        #: every log that is still referenced, remembered or not: a world never has two in one process
         self._held: WeakValueDictionary[str, EventLog] = WeakValueDictionary()
         self.reader = Reader(pool, settings, url, self.outages)
         #: how far agents have come
@@ -124,9 +124,9 @@ class Store:
         self.states = States(self.reader, settings, self.world)
         #: where views and replays are computed
         self.aside = Aside()
-        #: what those who follow worlds in this process need not read back
+        #: what followers of worlds in this process need not read back
         self.echoes = Echoes()
-        #: intents of worlds that are ordered by ticks, until a tick decides them
+        #: intents of worlds ordered by ticks, until a tick decides them
         self.holding = Holding(pool, settings, url, self.outages)
         self._committer = Committer(pool, settings, url, outages=self.outages, states=self.states, echoes=self.echoes)
         self._snapshotter = Snapshotter(self.states, self.log, self._sealer_of)
@@ -143,10 +143,10 @@ class Store:
         clock: Callable[[], float] = time.time,
         new_uuid: Callable[[], str] | None = None,
     ) -> AsyncIterator[Store]:
-        """Connect under the service's role, check that the schema is this version's, and close at the end.
+        """Connect as the service's role, check that the schema is this version's, and close at the end.
 
-        ``clock`` gives epoch seconds, ``new_uuid`` 32 hex digits. Raises StoreUnavailableError or
-        SchemaVersionError. On leaving, what waits is still written.
+        ``clock`` returns epoch seconds, ``new_uuid`` 32 hex digits. Raises StoreUnavailableError or SchemaVersionError.
+        On leaving, waiting units are still written.
         """
         settings = settings or Settings()
         pool = await connect_pool(
@@ -164,7 +164,7 @@ class Store:
             await pool.close()
 
     async def close(self) -> None:
-        """Write what waits and refuse anything further."""
+        """Write the waiting units and refuse further ones."""
         await self._snapshotter.close()
         await self.holding.close()
         await self._committer.close()
@@ -173,12 +173,12 @@ class Store:
 
     @property
     def waiting(self) -> int:
-        """How many effects wait for their commit in this process."""
+        """The number of effects that wait for their commit in this process."""
         return self._committer.waiting
 
     @property
     def on_commit(self) -> Callable[[str, int], None] | None:
-        """What is told the world and its new head_seq after each commit of this store, if anything."""
+        """The function, if any, that is called with the world and its new head_seq after each commit of this store."""
         return self._listener
 
     @on_commit.setter
@@ -199,14 +199,14 @@ class Store:
     # -- worlds --------------------------------------------------------------------------------------------
 
     async def create_world(self, world: NewWorld) -> WorldRecord:
-        """Create a world: its genesis is global_seq 1, and what its ruleset opens it with follows.
+        """Create a world: its genesis is global_seq 1, followed by its ruleset's opening effects.
 
         Raises InvalidNameError, InvalidConfigError, UnknownRulesetError, EffectTooLargeError or WorldExistsError.
         """
         return await self.import_world(world, [])
 
     async def ensure_world(self, world: NewWorld) -> None:
-        """Create a world unless one of its name is there, whatever that is like. Raises as `create_world`."""
+        """Create a world unless one of its name exists, whatever it is like. Raises as `create_world`."""
         try:
             await self.world(world.world_id)
         except WorldNotFoundError:
@@ -216,9 +216,9 @@ class Store:
     async def import_world(
         self, world: NewWorld, drafts: Iterable[EffectDraft], progress: Callable[[int], None] | None = None
     ) -> WorldRecord:
-        """Create a world together with its first effects, by COPY, in one transaction: whole or not at all.
+        """Create a world together with its first effects, by COPY, in one transaction: completely or not at all.
 
-        Raises as `create_world` and for the first draft that is refused (InvalidEffectError with its index).
+        Raises as `create_world` and for the first refused draft (InvalidEffectError with its index).
         """
         world = world.checked()
         ruleset = load_ruleset(world.ruleset)
@@ -254,14 +254,14 @@ class Store:
         return await self.world(world.world_id)
 
     async def time_authority(self, world_id: str, seq: int = MAX_INT) -> TimeAuthority:
-        """Return who sets a world's sim_time after ``seq`` (by default the last effect), and whether it is silent."""
+        """Return a world's time authority after ``seq`` (by default the last effect), and whether it is silent."""
         async with self.reader.connection() as connection:
             return await authority_at(connection, world_id, seq)
 
     async def import_log(
         self, stream: BinaryIO, checked: CheckedExport, *, name: str, progress: Callable[[int], None] | None = None
     ) -> bool:
-        """Restore a world from an export that was checked; see `worldledger_service.store.transfer.import_export`.
+        """Restore a world from a checked export; see `worldledger_service.store.transfer.import_export`.
 
         The world's ruleset need not be installed here.
         """
@@ -282,7 +282,7 @@ class Store:
         return ImportSnapshots(world.world_id, world.ruleset, every)
 
     def worlds_at_once(self) -> WorldsAtOnce:
-        """Return what makes many worlds at once, as `import_world` makes one."""
+        """Return the creator of many worlds at once; each is created as by `import_world`."""
         return WorldsAtOnce(
             self.reader,
             max_effect_bytes=self._settings.max_effect_bytes,
@@ -299,9 +299,9 @@ class Store:
         every: int | None = None,
         snapshots: ImportSnapshots | None = None,
     ) -> None:
-        """Have the snapshots of a world that was just imported taken, in the background.
+        """Let the snapshots of a newly imported world be taken, in the background.
 
-        ``every`` is the spacing that its genesis names, if it does: shorter worlds have no snapshots. ``snapshots`` are
+        ``every`` is the spacing in its genesis, if it has one: shorter worlds have no snapshots. ``snapshots`` are
         those that were taken beside the import.
         """
         if head_seq >= (every or self._settings.snapshot_every):
@@ -321,7 +321,7 @@ class Store:
         self.outages.written()
 
     def _first_head(self, sealer: Sealer, genesis: EffectDraft) -> Head:
-        """Return the head before the genesis, once it is clear that the genesis can be written."""
+        """Return the head before the genesis, after checking that the genesis can be written."""
         start = Head(0, b"", 0.0, 0.0)
         try:
             sealer.effect(check_draft(genesis, system=True), 1, sim_time=0.0, wall_time=0.0)
@@ -340,7 +340,7 @@ class Store:
     ) -> Head:
         """Append very many effects to a world by COPY, in the order given, all or none, in bounded memory.
 
-        The world's head is locked meanwhile: other appends to it wait. Gives the new head. Raises MovedOnError where
+        The world's head is locked meanwhile: other appends to it wait. Returns the new head. Raises MovedOnError if
         ``after_seq`` is given and is not the head. ``recorded``: see `check_draft`.
         """
         log = await self.log(world_id)
@@ -365,9 +365,9 @@ class Store:
     async def snapshot(
         self, world_id: str, progress: Progress | None = None, *, seq: int | None = None
     ) -> SnapshotRecord:
-        """Take a snapshot of a world at a seq that it has, or at its head, write its digest into the log.
+        """Take a snapshot of a world at a seq that it has, or at its head, and write its digest into the log.
 
-        Where nothing has happened since the last one before, that is returned and nothing written. Raises
+        If nothing has happened since the last one before, that is returned and nothing written. Raises
         WorldNotFoundError, FoldError, TamperedError or StoreUnavailableError.
         """
         taken = await self.states.snapshot(world_id, progress, seq=seq)
@@ -397,7 +397,7 @@ class Store:
         raise WorldNotFoundError(f"no world named {world_id!r}{meant(alike)}", world_id=world_id, **more)
 
     async def worlds_beginning(self, text: str, limit: int) -> list[str]:
-        """Return the names of worlds that begin with a text, by name; of a world that is called just so, that alone."""
+        """Return the names of worlds with a prefix, by name; if a world has exactly that name, only that."""
         rows = await self.reader.fetch(statements.NAMES_FROM, text, limit) if storable(text) else []
         names = [row["world_id"] for row in rows if row["world_id"].startswith(text)]
         return names[:1] if text in names else names
@@ -416,7 +416,7 @@ class Store:
         return [row["source_id"] for row in rows]
 
     async def near_effects(self, world: WorldRecord, kind: str | None, source_id: str | None) -> list[str]:
-        """Return the kinds and sources that may have been meant by a kind or source that a world does not have."""
+        """Return the kinds and sources of a world that are similar to an unknown one."""
         known = []
         if kind is not None:
             known.append((kind, await self.states.units.kinds(world)))
@@ -425,7 +425,7 @@ class Store:
         return [guess for name, names in known if name not in names for guess in near(name, names)]
 
     async def near_experiments(self, name: str) -> list[str]:
-        """Return the experiments that may have been meant by one that is not there."""
+        """Return the experiments that are similar to an unknown one."""
         known = await self.experiments()
         return [] if name in known else near(name, known)
 
@@ -446,7 +446,8 @@ class Store:
     ) -> AsyncIterator[WorldRecord]:
         """Return all worlds by name, page by page.
 
-        ``unreadable`` is told of those whose rows cannot be read; without it the first of them raises TamperedError.
+        ``unreadable`` is called with those whose rows cannot be read; without it the first of them raises
+        TamperedError.
         """
         after = ""
         while page := await self.worlds(experiment=experiment, after=after, limit=500):
@@ -462,13 +463,13 @@ class Store:
     # -- logs ----------------------------------------------------------------------------------------------
 
     def known_log(self, world_id: str) -> EventLog | None:
-        """Return the log of a world that was met before, without asking the database; None for others."""
+        """Return the log of a remembered world, without asking the database; None for others."""
         return self._logs.get(world_id)
 
     async def log(self, world_id: str) -> EventLog:
         """Return a world's log, to append to.
 
-        Where the world was not met before it is looked up, and while the database is away that is tried again until
+        A world that is not remembered is looked up, and while the database is away that is retried until
         ``append_deadline``, as the append itself is. Raises WorldNotFoundError, InvalidNameError, UnknownRulesetError
         or StoreUnavailableError.
         """
@@ -483,7 +484,7 @@ class Store:
                 rules = await self.states.rules(world_id)
                 async with self.reader.connection() as connection:
                     await look_up_authority(connection, sealer, record.head_seq)
-        log = self._held.get(world_id)  # another caller may have been quicker
+        log = self._held.get(world_id)  # another caller may have been first
         if log is None:
             queue = WorldQueue(sealer, record.head)
             log = EventLog(
@@ -517,9 +518,9 @@ class Store:
 
 
 def _opened(world: NewWorld, ruleset: Ruleset, world_uuid: str, *, new: bool) -> tuple[NewWorld, Sequence[EffectDraft]]:
-    """Return a world with its configuration as its ruleset has it written, and the effects that it opens with.
+    """Return a world with its configuration in its ruleset's normal form, and its opening effects.
 
-    Of a ``new`` one, which was not recorded before, no two agents have the same name in different Unicode forms.
+    In a ``new`` one, which was not recorded before, no two agents have the same name in different Unicode forms.
     """
     world = world.model_copy(update={"config": ruleset.check_config(world.config)}).checked()
     opening = ruleset.opening(world.config, world_uuid=world_uuid, checkpoint=world.checkpoint)

@@ -1,7 +1,7 @@
-"""What a write can notice of tampering: that the place after the head is taken.
+"""The tampering that a write can notice: the place after the head is taken.
 
-Whoever writes in order moves the head with what it writes, under the head's lock. An effect that stands beyond the
-head was put there past all of this, and no append may build on it or go around it.
+A correct writer moves the head with what it writes, under the head's lock. An effect beyond the head was not written
+that way, and no append may build on it or skip it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TAKEN: Final = re.compile(r"=\(.*, (\d+)\)")
 
 @contextmanager
 def beyond_the_head(world_id: str, head_seq: int) -> Iterator[None]:
-    """Raise TamperedError where what is written after the head, whose lock is held, meets an effect that is there."""
+    """Raise TamperedError if a write after the head, whose lock is held, meets an existing effect."""
     try:
         yield
     except asyncpg.UniqueViolationError as error:

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
     from worldledger_service.store.records import WorldRecord
 
-#: Told how many effects there are so far.
+#: Called with the number of effects so far.
 Progress = Callable[[int], None]
 
-#: Effects in one COPY. Several to a transaction, so that the requests gathered meanwhile do not grow with the file.
+#: Effects in one COPY. A transaction has several, so that the collected requests do not grow with the file.
 _CHUNK = 20_000
 
 
@@ -43,9 +43,9 @@ async def export_world(
 ) -> Trailer:
     """Write a world's log up to the head that its record names, in the format of `worldledger.exports`.
 
-    ``write`` is handed pieces of a few MiB at most. Effects that are appended meanwhile are left out. Raises
-    TamperedError where the log does not hold, by all that `verify` looks at in effects and genesis: such a log makes no
-    export. What comes again is only found after the last effect.
+    ``write`` is called with pieces of a few MiB at most. Effects that are appended meanwhile are left out. Raises
+    TamperedError if the log does not hold, by everything that `verify` checks in effects and genesis: such a log is not
+    exported. Duplicates are only found after the last effect.
     """
     head = world.head.position
     written = 0
@@ -74,12 +74,12 @@ async def import_export(
     progress: Progress | None = None,
     snapshots: ImportSnapshots | None = None,
 ) -> bool:
-    """Restore a world from an export that `check_export` has looked at; ``stream`` is read from its beginning.
+    """Restore a world from an export that `check_export` has checked; ``stream`` is read from its beginning.
 
-    Everything goes in by one transaction: the effects as the bytes of the file, the world's row from the genesis, the
-    requests from the effects' req_ids. Gives False, and writes nothing, where the very same log is there already.
-    Raises WorldExistsError where another log of that name is, telling how they differ, and FileRefusedError if the
-    file is no longer the one that was checked. ``snapshots`` are handed the effects; see `Store.import_log`.
+    Everything is written in one transaction: the effects as the bytes of the file, the world's row from the genesis,
+    the requests from the effects' req_ids. Returns False, and writes nothing, if the very same log exists already.
+    Raises WorldExistsError if another log of that name exists, saying how they differ, and FileRefusedError if the file
+    is no longer the checked one. ``snapshots`` get the effects; see `Store.import_log`.
     """
     stream.seek(0)
     async with bulk_transaction(reader) as connection:
@@ -147,7 +147,7 @@ class _Restorer:
         )
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[Row]:
-        """Return the rows of the lines, chained anew: it must come out at the trailer's checksum again."""
+        """Yield the rows of the lines, chained again: the result must be the trailer's checksum."""
         seq, checksum = self._position
         chain = Chain(checksum)
         for line in lines:
@@ -181,7 +181,7 @@ class _Restorer:
             return
         try:
             await copy_rows(self._connection, "requests", rows, statements.REQUEST_COLUMNS)
-        except asyncpg.UniqueViolationError:  # the file that was checked has no request twice
+        except asyncpg.UniqueViolationError:  # the checked file has no request twice
             raise self._changed() from None
 
     def _changed(self) -> FileRefusedError:
@@ -191,12 +191,12 @@ class _Restorer:
 def _effect_lines(stream: BinaryIO, checked: CheckedExport, name: str) -> Iterator[bytes]:
     try:
         yield from islice(read_lines(stream, limit=checked.longest), checked.trailer.count)
-    except OSError as error:  # which would else be taken for the database's
+    except OSError as error:  # it would otherwise be taken for the database's
         raise FileRefusedError(f"cannot be read any more ({error.strerror or error})", file=name) from error
 
 
 async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport, name: str) -> None:
-    """Raise WorldExistsError, saying where the logs part, unless the very same log is there."""
+    """Raise WorldExistsError, saying where the logs differ, unless the very same log exists."""
     world_id = checked.world.world_id
     async with reader.connection() as connection:
         head = await connection.fetchrow(statements.HEAD, world_id)

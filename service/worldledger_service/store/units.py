@@ -1,7 +1,7 @@
-"""Units: what waits for a commit. Pure: no I/O.
+"""Units: the work that waits for a commit. Pure: no I/O.
 
-A unit is what one call brought (a draft, a list, the drafts of one intent); it is written whole or not at all and
-keeps its inner order.
+A unit is the content of one call (a draft, a list, the drafts of one intent); it is written completely or not at all
+and keeps its inner order.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from worldledger_service.store.records import Head, Receipt
 if TYPE_CHECKING:
     from worldledger_service.store.closing import Close
 
-#: Looks at the state that a draft would follow, and refuses the draft's whole unit by raising a SimulationError. One
-#: with a method ``told(error, state)`` says what is raised where the ruleset refuses the draft with an error.
+#: Checks the state that a draft would follow, and refuses the draft's whole unit by raising a SimulationError. One with
+#: a method ``told(error, state)`` decides what is raised if the ruleset refuses the draft with an error.
 Judge: TypeAlias = Callable[[WorldState], None]
 
 
@@ -36,7 +36,7 @@ class Request(NamedTuple):
 
 
 class Unit:
-    """The drafts of one call and the future its caller waits on."""
+    """The drafts of one call and the future that its caller waits for."""
 
     __slots__ = ("aliases", "close", "drafts", "future", "judges", "known", "refusal", "requests", "size")
 
@@ -45,15 +45,15 @@ class Unit:
     ) -> None:
         self.drafts = drafts
         self.requests = requests
-        #: draft index -> index of the same request's first draft in this very unit
+        #: draft index -> index of the same request's first draft in this unit
         self.aliases = aliases
-        #: draft index -> who judges it, before the ruleset does
+        #: draft index -> its judge, which is asked before the ruleset
         self.judges: Mapping[int, Judge] = {}
-        #: where it is the effect of a tick, what closes that tick: all that is held for it becomes effects before it
+        #: for the effect of a tick, the closing of that tick: everything that is held for it becomes effects before it
         self.close: Close | None = None
         #: draft index -> receipt, for requests that an earlier call has made already
         self.known: dict[int, Receipt] = {}
-        #: why it was refused when it was sealed last: its caller is told once what the refusal rests on is committed
+        #: why it was last refused: its caller is told once the basis of the refusal is committed
         self.refusal: Exception | None = None
         self.size = len(drafts[0].payload) if len(drafts) == 1 else sum(len(draft.payload) for draft in drafts)
         self.future: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
@@ -89,7 +89,7 @@ class Unit:
 
     @classmethod
     def of_checked(cls, draft: CheckedDraft) -> Unit:
-        """Make the unit of one draft that was checked already."""
+        """Make the unit of one checked draft."""
         if draft.req_id is None:
             return cls((draft,), ())
         return cls((draft,), (Request(draft.source_id, draft.req_id, draft.body_digest(), 0, 0),))
@@ -105,7 +105,7 @@ class Unit:
         system: bool,
         default_priority: int = 0,
     ) -> Unit:
-        """Check the drafts that one request makes together; its req_id takes the place of their own."""
+        """Check the drafts that one request makes together; its req_id replaces their own."""
         if len(drafts) > limit:
             raise InvalidEffectError(f"{len(drafts)} drafts in one call; at most {limit}", limit=limit)
         check_req_id(req_id)
@@ -120,8 +120,8 @@ class Unit:
     def key(self, head: Head, authority: TimeAuthority) -> tuple[bool, float, int, str]:
         """Return the key by which waiting units are sorted; a unit without a sim_time has the world's.
 
-        Units that state a time which the present authority does not let them state come last: if anything can be
-        written of them, then behind an effect that gives them the authority.
+        Units with a time that the present authority does not let them state come last: they can only be written after
+        an effect that gives them the authority.
         """
         first = self.drafts[0]
         sim_time, is_foreign = head.sim_time, False
@@ -131,7 +131,7 @@ class Unit:
         return (is_foreign, *order_key(sim_time, first.priority, first.source_id))
 
     def answer(self, written: Mapping[int, Receipt]) -> None:
-        """Tell the caller what became of each draft."""
+        """Resolve the caller's future with the receipt of each draft."""
         if self.future.done():
             return
         if not self.known and self.aliases is None:
@@ -143,7 +143,7 @@ class Unit:
         self.future.set_result([receipts[index] for index in range(len(self.drafts))])
 
     def fail(self, error: BaseException) -> None:
-        """Tell the caller why nothing of the unit was written (or that it is not known)."""
+        """Give the caller the reason why nothing of the unit was written (or that this is unknown)."""
         if not self.future.done():
             self.future.set_exception(error)
 
@@ -158,12 +158,12 @@ def check_each(drafts: Iterable[Any], *, system: bool = False, default_priority:
 
 
 def have_req_ids(drafts: Sequence[Any]) -> bool:
-    """Tell whether each of these, as far as it is a draft, names its request: it is one effect then, for ever."""
+    """Return whether every draft among these names its request, which then is one effect for ever."""
     return all(isinstance(draft, Mapping) and draft.get("req_id") is not None for draft in drafts)
 
 
 def conflict(req_id: str, *, index: int | None = None, global_seq: int | None = None) -> RequestConflictError:
-    """Make the error for a req_id that comes back with another body."""
+    """Make the error for a req_id that is repeated with another body."""
     first = "" if global_seq is None else f" (it made seq {global_seq})"
     return RequestConflictError(
         f"req_id {req_id!r} was used before with another body{first}; use a new req_id for a new request",

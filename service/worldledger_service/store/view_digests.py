@@ -1,8 +1,8 @@
-"""What a log says of the views that its agents had: its ViewDigests, in the order in which a replay comes by them.
+"""The ViewDigests of a log, in the order in which a replay needs them.
 
-A ViewDigest stands somewhere behind the effect that it speaks of, mostly close behind, but nothing promises that. So
-all of them are read before the replay begins. A log may have nearly as many as it has effects; where they are too many
-to be kept, the first are, and the others are read again when those are used up.
+A ViewDigest is somewhere after the effect that it is about, mostly close after it, but that is not guaranteed. So all
+of them are read before the replay begins. A log may have nearly as many as it has effects; if they are too many to
+keep, the first are kept, and the others are read again when those are used up.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 #: ViewDigests that are kept at a time (while they are read, twice as many).
 _MOST: Final = 30_000
-#: Agents of whom it is kept how long they are spoken of.
+#: Most agents for which the last ViewDigest's seq is kept.
 _MOST_AGENTS: Final = 100_000
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 class SaidOfView(NamedTuple):
-    """What the ViewDigest at ``said_at`` says: after ``at_seq`` the agent's view had this digest.
+    """The content of the ViewDigest at ``said_at``: after ``at_seq`` the agent's view had this digest.
 
-    They are in order by ``at_seq``. ``problem`` says why one says nothing; it then stands right before its own seq.
+    They are in order by ``at_seq``. ``problem`` says why one is invalid; it then comes right before its own seq.
     """
 
     at_seq: int
@@ -44,8 +44,8 @@ class SaidOfView(NamedTuple):
 class ViewDigests:
     """The ViewDigests of one world up to a seq, by ``at_seq``.
 
-    ``due`` has those that come next, the first at the end, so that it can be popped. Where it is empty and ``more`` is
-    set, `read_on` gives the following ones.
+    ``due`` has the next ones, the first at the end, so that it can be popped. If it is empty and ``more`` is set,
+    `read_on` reads the following ones.
     """
 
     def __init__(self, reader: Reader, world_id: str, until_seq: int) -> None:
@@ -55,16 +55,16 @@ class ViewDigests:
         self._world_id = world_id
         self._until_seq = until_seq
         self._behind: tuple[int, int] = (0, 0)
-        #: how many effects behind what it speaks of a ViewDigest is at the most; None before all have been read once
+        #: the greatest distance of a ViewDigest from its effect, in effects; None before all have been read once
         self._lag: int | None = None
         self._last: dict[str, int] | None = {}
 
     def speak_of(self, agent_id: str, seq: int) -> bool:
-        """Tell whether any of them may be about this agent's view at this seq or later."""
+        """Return whether any of them may be about this agent's view at this seq or later."""
         return self._last is None or self._last.get(agent_id, 0) >= seq
 
     async def read_on(self) -> None:
-        """Read those that come next. Raises StoreUnavailableError."""
+        """Read the next ones. Raises StoreUnavailableError."""
         found: list[SaidOfView] = []
         edge: SaidOfView | None = None  # everything up to here is kept, nothing beyond
         first, lag = self._lag is None, self._lag or 0
@@ -97,7 +97,7 @@ class ViewDigests:
         last = self._last
         if last is not None and said.at_seq > last.get(said.agent_id, 0):
             last[said.agent_id] = said.at_seq
-            if len(last) > _MOST_AGENTS:  # more than a world has: somebody made them up
+            if len(last) > _MOST_AGENTS:  # more than a world has: they are forged
                 self._last = None
 
 

@@ -1,8 +1,8 @@
-"""Following heads: one watcher tells any number of waiting readers of a process that a world has grown.
+"""Following heads: one watcher tells all waiting readers of a process that a world has grown.
 
 Effects of this process are seen at once, because the committer tells the watcher; those of other processes when these
-send a wake-up, and else by looking at the heads of the worlds that someone waits for, in one query per interval.
-Nothing is asked while nobody waits, and worlds that nobody waits for cost nothing.
+send a wake-up, and otherwise by polling the heads of the worlds that are waited for, with one query per interval.
+Without waiting readers nothing is queried, and worlds without readers cost nothing.
 """
 
 from __future__ import annotations
@@ -29,30 +29,29 @@ if TYPE_CHECKING:
     from worldledger_service.store.store import Store
 
 
-# Wake-ups between processes: whoever has committed tells those who follow.
+# -- wake-ups between processes: each process announces its commits to followers -----------------------------------
 #
-# They need not wait for their next look at the heads then, but nothing relies on it. Wake-ups are sent after the
+# They save followers the wait for their next poll of the heads, but nothing relies on them. Wake-ups are sent after the
 # commit, on a connection of their own, because a NOTIFY inside the append would make commits queue up database-wide;
-# those of one moment go together, and only while somebody has said lately that he follows. Where they do not come
-# through (a pooler that loses LISTEN, say), followers look at the heads as before
-# (`worldledger_service.store.watch`).
+# those of one moment go together, and only while a process has recently announced that it follows. If they do not
+# arrive (a pooler that loses LISTEN, say), followers poll the heads as before.
 
 CHANNEL: Final = "worldledger_heads"
-#: Seconds between two words of a process that it follows, and how long such a word holds for those who hear it.
+#: Seconds between two announcements of a process that it follows, and seconds for which an announcement is valid.
 EVERY: Final = 5.0
 _HOLDS: Final = 3 * EVERY
 #: Seconds between two wake-ups of a process: what is committed meanwhile goes with the next one.
 _PAUSE: Final = 0.002
 #: Most worlds in one wake-up: a payload has less than 8,000 bytes, a world's name at most 200.
 _MOST: Final = 30
-#: Seconds between two tries to connect.
+#: Seconds between two attempts to connect.
 _RECONNECT: Final = (0.1, 5.0)
 
 log = structlog.get_logger("worldledger.store")
 
 
 class Wakeups:
-    """Tells other processes of this one's commits, and is told of theirs."""
+    """Announces this process's commits to other processes, and receives theirs."""
 
     def __init__(self, url: str, on_moved: Callable[[str, int], None]) -> None:
         self._url = url
@@ -63,17 +62,17 @@ class Wakeups:
         #: until when (by the loop's clock) others are known to follow, and this process is
         self._followed_until = 0.0
         self._follows_until = 0.0
-        #: whether to say that this process follows, and when to say it next
+        #: whether to announce that this process follows, and when to announce it next
         self._say = False
         self._say_next = 0.0
         self._pid = 0
-        #: those who have said that they follow, and when they did last
+        #: the processes that follow, and when each last said so
         self._followers: dict[int, float] = {}
 
     @classmethod
     @asynccontextmanager
     async def between(cls, url: str, on_moved: Callable[[str, int], None]) -> AsyncIterator[Wakeups]:
-        """Take part until the end of the block. Being unable to connect is no error; it is tried again."""
+        """Take part until the end of the block. A failed connection is not an error; it is retried."""
         wakeups = cls(url, on_moved)
         task = asyncio.get_running_loop().create_task(wakeups._run())
         try:
@@ -89,7 +88,7 @@ class Wakeups:
             self._stirred.set()
 
     def follow(self) -> None:
-        """Let the others know that this process waits for news; to be said now and then while it does."""
+        """Note that this process waits for news; call it now and then while that is so."""
         now = asyncio.get_running_loop().time()
         self._follows_until = now + _HOLDS
         if now >= self._say_next:
@@ -142,7 +141,7 @@ class Wakeups:
         self._stirred.set()
 
     def _heard_follower(self, pid: int, now: float) -> None:
-        """Take note that somebody follows. Whoever has come just now has not heard of us: say it soon again."""
+        """Note that a process follows. A new one does not know of us yet: announce this process again soon."""
         self._followed_until = now + _HOLDS
         if pid not in self._followers:
             self._followers = {other: at for other, at in self._followers.items() if at > now - _HOLDS}
@@ -169,12 +168,12 @@ class Wakeups:
 
 #: Worlds whose last known head is remembered between two waits.
 _REMEMBERED = 10_000
-#: Most seconds between two looks while the database is away.
+#: Most seconds between two polls while the database is away.
 _LONGEST_PAUSE = 1.0
 
 
 class HeadWatcher:
-    """Lets readers wait for a world's next effect. A head never falls, so what is remembered of it stays true."""
+    """Lets readers wait for a world's next effect. A head never falls, so a remembered one is a valid lower bound."""
 
     def __init__(self, reader: LogReader, *, interval: float, outages: Outages | None = None) -> None:
         self._reader = reader
@@ -191,7 +190,7 @@ class HeadWatcher:
     async def over(cls, store: Store, *, interval: float, url: str | None = None) -> AsyncIterator[HeadWatcher]:
         """Watch a store's worlds, its own commits included; stop at the end.
 
-        ``interval`` is the pause in seconds between two looks for what other processes wrote. With the database's
+        ``interval`` is the pause in seconds between two polls for effects of other processes. With the database's
         ``url`` wake-ups are exchanged with them, which takes one more connection.
         """
         watcher = cls(store.reader, interval=interval, outages=store.outages)
@@ -206,15 +205,15 @@ class HeadWatcher:
                 await watcher.close()
 
     def committed(self, world_id: str, head_seq: int) -> None:
-        """Take note of a commit of this process."""
+        """Note a commit of this process."""
         self.moved(world_id, head_seq)
         if self._wakeups is not None:
             self._wakeups.tell(world_id, head_seq)
 
     async def wait_beyond(self, world_id: str, seq: int, timeout: float | None = None) -> int:
-        """Wait until the world's head lies beyond ``seq`` and give it.
+        """Wait until the world's head is beyond ``seq`` and return it.
 
-        After ``timeout`` seconds the head as last known is given, which is then not beyond ``seq`` (0 if it is not
+        After ``timeout`` seconds the last known head is returned, which is then not beyond ``seq`` (0 if it is not
         known). While the database is away the wait goes on. Raises StoreUnavailableError once the watcher is closed.
         """
         if self._closed:
@@ -240,16 +239,16 @@ class HeadWatcher:
                 del self._waiting[world_id]
 
     def known_head(self, world_id: str) -> int:
-        """Return a world's head as far as this process knows of it, its own commits included; 0 if it does not."""
+        """Return a world's head as far as this process knows it, its own commits included; 0 if it does not."""
         return self._heads.get(world_id, 0)
 
     @property
     def waiting(self) -> int:
-        """How many wait now."""
+        """The number of waiting readers."""
         return sum(map(len, self._waiting.values()))
 
     def moved(self, world_id: str, head_seq: int) -> None:
-        """Take note of a world's head and wake those who wait for it."""
+        """Note a world's head and wake its waiting readers."""
         if head_seq <= self._heads.get(world_id, 0):
             return
         self._heads[world_id] = head_seq
@@ -258,7 +257,7 @@ class HeadWatcher:
                 future.set_result(head_seq)
 
     async def close(self) -> None:
-        """Stop looking; whoever still waits is told."""
+        """Stop polling; waiting readers get an error."""
         self._closed = True
         if self._poller is not None:
             self._poller.cancel()
@@ -266,7 +265,7 @@ class HeadWatcher:
         self._fail(_closed())
 
     async def _poll(self) -> None:
-        """Look at the heads that someone waits for, until nobody does."""
+        """Poll the heads that are waited for, until there are none."""
         pause, backoff = self._interval, Backoff(2 * self._interval, max(_LONGEST_PAUSE, self._interval))
         try:
             while self._waiting:
@@ -289,7 +288,7 @@ class HeadWatcher:
             self._poller = None
 
     async def _sleep(self, pause: float) -> None:
-        """Let a pause pass; others must hear now and then that somebody waits here, however long it is."""
+        """Sleep for a pause, however long, announcing now and then that this process follows."""
         if self._wakeups is None:
             await asyncio.sleep(pause)
             return
