@@ -30,7 +30,7 @@ from .helpers import settings, wait_for
 async def feeding(shared_url: str) -> AsyncIterator[FastAPI]:
     """Run an application that feeds the projections; a feeder that is gone is missed and replaced within a second."""
     made = create_app(settings(projections=True, projection_lease_ttl=0.5), shared_url)
-    with mock.patch.object(feeding_module, "_PAUSES", (0.001, 0.002)):
+    with mock.patch.object(feeding_module, "_PAUSE_SECONDS", (0.001, 0.002)):
         async with made.router.lifespan_context(made):
             yield made
 
@@ -95,7 +95,7 @@ async def test_feeding_that_fails_does_not_take_the_service_down(
     runs = Path(mkstemp()[1])
     program = f"open({str(runs)!r}, 'a').write('x'); import sys; sys.exit(len(open({str(runs)!r}).read()) % 2)"
     monkeypatch.setattr(feeding_module, "_COMMAND", (sys.executable, "-c", program))
-    monkeypatch.setattr(feeding_module, "_PAUSES", (0.001, 0.002))
+    monkeypatch.setattr(feeding_module, "_PAUSE_SECONDS", (0.001, 0.002))
     made = create_app(settings(projections=True), database_url)
     async with made.router.lifespan_context(made):
         transport = httpx2.ASGITransport(app=made)

@@ -33,7 +33,7 @@ def shared_url(servers: Servers, server_kind: str) -> Iterator[str]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Return the clock of the test's arenas, which goes on only where the test says so, and is looked at often."""
-    monkeypatch.setattr("worldledger_chess.arena.settling._LONGEST", 0.02)
+    monkeypatch.setattr("worldledger_chess.arena.settling._LONGEST_SLEEP_SECONDS", 0.02)
     return Clock()
 
 

@@ -367,7 +367,7 @@ async def test_a_store_that_closes_ends_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is waited for only so long. What it has taken by then is kept, the rest when a state is asked for."""
-    monkeypatch.setattr("worldledger_service.store.snapshotter._PATIENCE", 0.0)
+    monkeypatch.setattr("worldledger_service.store.snapshotter._CLOSE_SECONDS", 0.0)
     store = await open_store(snapshot_every=500)
 
     def hold() -> None:

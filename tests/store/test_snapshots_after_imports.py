@@ -80,7 +80,7 @@ async def test_a_process_that_ends_meanwhile_leaves_nothing_broken(
     open_store: Opener, world_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it has not written is made when somebody asks for a state, as of any world."""
-    monkeypatch.setattr("worldledger_service.store.snapshotter._PATIENCE", 0.0)
+    monkeypatch.setattr("worldledger_service.store.snapshotter._CLOSE_SECONDS", 0.0)
     store = await open_store(snapshot_every=40)
     await store.import_world(NewWorld(world_id=world_id), [moved(n) for n in range(150)])
     assert store._snapshotter._imported

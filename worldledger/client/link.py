@@ -327,7 +327,7 @@ def _cancel(token: CancelToken, reason: str) -> None:
 #: Largest message either way, in bytes of UTF-8.
 MOST_BYTES: Final = 65_536
 #: Seconds between two acknowledgements.
-_ACK_EVERY: Final = 0.2
+_ACK_SECONDS: Final = 0.2
 
 
 class MessageTooLargeError(Exception):
@@ -417,7 +417,7 @@ class Link:
         """Tell the service, a little later, that the agent has a view."""
         self._acknowledged = max(self._acknowledged, view_seq)
         if self._acknowledging is None:
-            self._acknowledging = asyncio.get_running_loop().call_later(_ACK_EVERY, self._send_acknowledgement)
+            self._acknowledging = asyncio.get_running_loop().call_later(_ACK_SECONDS, self._send_acknowledgement)
 
     # -- its end -------------------------------------------------------------------------------------------
 

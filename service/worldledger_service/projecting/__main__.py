@@ -32,12 +32,12 @@ _AUTOGROUP: Final = Path("/proc/self/autogroup")
 #: Seconds between two reports.
 _REPORTS: Final = 0.5
 #: Longest order, in bytes.
-_LONGEST: Final = 1024 * 1024
+_MOST_BYTES: Final = 1024 * 1024
 
 
 async def _run() -> None:
     loop = asyncio.get_running_loop()
-    orders = asyncio.StreamReader(limit=_LONGEST)
+    orders = asyncio.StreamReader(limit=_MOST_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     first = await orders.readline()
     if not first:

@@ -130,7 +130,7 @@ def failed(target: Target, poison: Poison) -> ProjectionFailedError:
 _WORLDS: Final = 200
 _EFFECTS: Final = 20_000
 #: Seconds that one comparison may take.
-_PATIENCE: Final = 3600.0
+_COMPARISON_SECONDS: Final = 3600.0
 _SHADOW: Final = "projection_shadow"
 _SNAPSHOT: Final = "begin isolation level repeatable read"
 
@@ -240,13 +240,15 @@ class Checking:
                 return 0, failure
             await connection.execute(f"analyze {_SHADOW}")
             rows = await connection.fetchval(
-                f"select count(*) from {table.place} where world_id = any($1::text[])", list(names), timeout=_PATIENCE
+                f"select count(*) from {table.place} where world_id = any($1::text[])",
+                list(names),
+                timeout=_COMPARISON_SECONDS,
             )
-            found = await connection.fetchrow(table.difference(_SHADOW), list(names), timeout=_PATIENCE)
+            found = await connection.fetchrow(table.difference(_SHADOW), list(names), timeout=_COMPARISON_SECONDS)
         return rows, None if found is None else _difference(table, found)
 
     async def _strays(self, table: Table) -> Report | None:
-        row = await self._pool.fetchrow(table.stray(), table.build, timeout=_PATIENCE)
+        row = await self._pool.fetchrow(table.stray(), table.build, timeout=_COMPARISON_SECONDS)
         if row is None:
             return None
         texts = _texts(table, row, "l")
@@ -259,7 +261,7 @@ class Checking:
     async def _overlooked(self, table: Table) -> Report | None:
         rulesets = table.projection.rulesets
         names = None if rulesets is None else sorted(rulesets)
-        row = await self._pool.fetchrow(statements.OVERLOOKED, table.build, names, timeout=_PATIENCE)
+        row = await self._pool.fetchrow(statements.OVERLOOKED, table.build, names, timeout=_COMPARISON_SECONDS)
         if row is None:
             return None
         what = f"the log ends at seq {row['head_seq']}, the build at {row['global_seq']}, and nothing is noted as due"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: The module that the process runs.
 _COMMAND: Final = (sys.executable, "-m", "worldledger_service.projecting")
 #: Seconds until it is restarted after it ended by itself; the pause doubles, up to the second number.
-_PAUSES: Final = (1.0, 60.0)
+_PAUSE_SECONDS: Final = (1.0, 60.0)
 #: Seconds to end in order.
 _FAREWELL: Final = 5.0
 #: Seconds in which all commits are reported to it as one.
@@ -74,7 +74,7 @@ class ProjectorProcess:
     async def _keep(self) -> None:
         """Run the process, and restart it when it ends, until cancelled."""
         loop = asyncio.get_running_loop()
-        backoff = Backoff(*_PAUSES)
+        backoff = Backoff(*_PAUSE_SECONDS)
         while True:
             began = loop.time()
             try:
@@ -82,7 +82,7 @@ class ProjectorProcess:
                 log.error("the process that feeds the projections ended; it is started again", code=code)
             except OSError as error:
                 log.error("the process that feeds the projections cannot be started", error=str(error))  # noqa: TRY400
-            if loop.time() - began > _PAUSES[1]:
+            if loop.time() - began > _PAUSE_SECONDS[1]:
                 backoff.reset()
             await backoff.wait()
 

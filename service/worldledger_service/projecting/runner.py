@@ -175,7 +175,7 @@ def reading(tables: Iterable[Table]) -> tuple[list[str], list[str], list[str]]:
 # -- quarantine: builds that are skipped for a while, because they alone have a fault, such as an altered table ---
 
 #: Seconds of the first quarantine; they double with each failure, up to the second number.
-_PAUSES: Final = (1.0, 60.0)
+_QUARANTINE_SECONDS: Final = (1.0, 60.0)
 
 log = structlog.get_logger("worldledger.projections")
 
@@ -195,7 +195,7 @@ class Bench:
 
     def send(self, build: str, error: Exception) -> None:
         """Put a build into quarantine."""
-        _, backoff = self._until.get(build) or (0.0, Backoff(*_PAUSES))
+        _, backoff = self._until.get(build) or (0.0, Backoff(*_QUARANTINE_SECONDS))
         self._until[build] = self._clock() + backoff.next(), backoff
         why = f"{type(error).__name__}: {error}"
         if self.why.get(build) != why:
@@ -273,9 +273,9 @@ class Pace:
 # last; then the swap finds them equal. If the swap is held back the other gets its lease again.
 
 #: Seconds until a swap that was held back is tried again; they double each time, up to the second number.
-_SWAPPING_PAUSES: Final = (0.2, 10.0)
+_SWAP_PAUSE_SECONDS: Final = (0.2, 10.0)
 #: Seconds for which a live build may be without its runner for the sake of a swap.
-_LONGEST_SEIZURE: Final = 5.0
+_SEIZURE_SECONDS: Final = 5.0
 
 
 class Swapping:
@@ -342,7 +342,7 @@ class Swapping:
         """Release what was held for builds that this runner no longer fills, or that cannot keep up."""
         filling = {build.projection for build in held if build.status == "building"}
         for_them = {build.lease for build in builds if build.status == "live" and build.projection in filling}
-        since = self._clock() - _LONGEST_SEIZURE
+        since = self._clock() - _SEIZURE_SECONDS
         self.seized = {lease: when for lease, when in self.seized.items() if lease in for_them and when > since}
         for build in self._waiting.keys() - {build.name for build in held}:
             self._forget(build)
@@ -352,7 +352,7 @@ class Swapping:
             log.warning("a finished build cannot take over yet", build=new.name, why=why)
         if lasting:
             self.held_back[new.name] = why
-        _, backoff = self._waiting.get(new.name) or (0.0, Backoff(*_SWAPPING_PAUSES))
+        _, backoff = self._waiting.get(new.name) or (0.0, Backoff(*_SWAP_PAUSE_SECONDS))
         self._waiting[new.name] = self._clock() + backoff.next(), backoff
         if live is not None and live.lease in self.seized:
             del self.seized[live.lease]
@@ -365,7 +365,7 @@ class Swapping:
 
 
 #: Seconds between two checks of rare faults: missing views, builds that are to be dropped.
-_HOUSEKEEPING: Final = 2.0
+_HOUSEKEEPING_SECONDS: Final = 2.0
 #: Seconds for which news is gathered, at most, after the first signal.
 _GATHER: Final = 0.02
 #: Seconds for giving the leases back at the end.
@@ -499,7 +499,7 @@ class Runner:
         builds = await self.builds.all()
         changed = await self.builds.make_lacking(builds)
         now = self._clock()
-        if self._kept_house is None or now >= self._kept_house + _HOUSEKEEPING:
+        if self._kept_house is None or now >= self._kept_house + _HOUSEKEEPING_SECONDS:
             await self.builds.make_views(builds)
             await self._drop_retired(builds, now)
             self._kept_house = now

@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 NEVER = 2**62
 #: Most effects that are folded on the event loop, and most bytes of a state that is written there; more goes to a
 #: thread.
-_AT_ONCE = 100
+_EFFECTS_AT_ONCE = 100
 _LARGE_BYTES = 64 * 1024
 
 
@@ -73,7 +73,7 @@ class Forward:
             return list(self.feed(rows))
 
         is_little = self.size <= _LARGE_BYTES or self._spacing.far(self.fold.seq + len(rows))
-        for taken in work() if is_little and len(rows) <= _AT_ONCE else await asyncio.to_thread(work):
+        for taken in work() if is_little and len(rows) <= _EFFECTS_AT_ONCE else await asyncio.to_thread(work):
             await keep(taken)
 
 

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 #: Most rows in one COPY.
 _ROWS: Final = 20_000
 #: Seconds without any progress of a COPY after which the server counts as gone.
-_PATIENCE: Final = 600.0
+_STALL_SECONDS: Final = 600.0
 #: asyncpg's limit, which is one for the whole COPY; ours counts.
-_NO_LIMIT: Final = 30 * 86_400.0
+_NO_LIMIT_SECONDS: Final = 30 * 86_400.0
 #: Seconds for a COPY to notice that its connection has ended.
 _NOTICE: Final = 5.0
 
@@ -138,13 +138,13 @@ async def _copy(connection: PooledConnection, table: str, piece: _Piece, columns
 
     connection.add_termination_listener(on_end)
     copying = loop.create_task(
-        connection.copy_records_to_table(table, records=piece, columns=columns, timeout=_NO_LIMIT)
+        connection.copy_records_to_table(table, records=piece, columns=columns, timeout=_NO_LIMIT_SECONDS)
     )
     ends: list[asyncio.Future[Any]] = [copying, lost]
     try:
         while not copying.done() and not lost.done():
             before = piece.count
-            done, _ = await asyncio.wait(ends, timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(ends, timeout=_STALL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if not done and piece.count == before:
                 await _give_up(connection, copying)
                 raise TimeoutError

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from worldledger_service.store.records import Head
 
 #: Most intents that are judged before the event loop runs other tasks.
-_AT_ONCE: Final = 100
+_INTENTS_AT_ONCE: Final = 100
 #: Number of ticks after its own for which a refusal is kept.
 _TOLD: Final = 2
 
@@ -185,7 +185,7 @@ async def _decide(
     """Seal the units in their order, each judged by the state that those before it have made."""
     todo = list(units)
     while todo:
-        some, todo = todo[:_AT_ONCE], todo[_AT_ONCE:]
+        some, todo = todo[:_INTENTS_AT_ONCE], todo[_INTENTS_AT_ONCE:]
         while some:
             if sealer.live is None:  # a list was refused midway: its folded effects are dropped
                 await bring()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from worldledger_service.settings import Settings
 
 #: Most intents that are held in one statement.
-_AT_ONCE: Final = 1000
+_INTENTS_AT_ONCE: Final = 1000
 
 #: The agent, and the intent's req_id.
 Key: TypeAlias = tuple[str, str]
@@ -220,7 +220,7 @@ class Holding:
             while line:
                 calls: list[_Call] = []
                 count = 0
-                while line and (not calls or count + len(line[0].wanted) <= _AT_ONCE):
+                while line and (not calls or count + len(line[0].wanted) <= _INTENTS_AT_ONCE):
                     count += len(line[0].wanted)
                     calls.append(line.popleft())
                 await self._hold(world_id, [call for call in calls if not call.future.done()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-_AT_ONCE = 256
+_UUIDS_AT_ONCE = 256
 #: The bits that make 16 random bytes a version-4 uuid (RFC 9562): byte 6 begins with the digit 4, byte 8 with bits 10.
 _VERSION = bytes(byte & 0x0F | 0x40 for byte in range(256))
 _VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
@@ -22,7 +22,7 @@ class Uuids:
         try:
             return self._stock.pop()
         except IndexError:
-            block = bytearray(os.urandom(16 * _AT_ONCE))
+            block = bytearray(os.urandom(16 * _UUIDS_AT_ONCE))
             block[6::16] = block[6::16].translate(_VERSION)
             block[8::16] = block[8::16].translate(_VARIANT)
             digits = block.hex()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from worldledger_service.store.sealing import Group, Sealer
 
 #: Most confirmed effects that wait to be folded in.
-_MOST_BEHIND = 2000
+_MOST_EFFECTS_BEHIND = 2000
 #: Live states are counted this many times while they grow by their limit.
 _COUNTINGS = 64
 #: Most bytes of effects that are kept for the next snapshot of a world.
@@ -72,7 +72,7 @@ class LiveState:
         """Note that ``texts`` were written after ``seq``; return False if this state must be dropped."""
         new = texts[max(self.seq - seq, 0) :] if self.seq >= seq else None
         self.provisional = False
-        if new is None or self.seq > seq + len(texts) or len(self._behind) + len(new) > _MOST_BEHIND:
+        if new is None or self.seq > seq + len(texts) or len(self._behind) + len(new) > _MOST_EFFECTS_BEHIND:
             return False
         self._behind += new
         self.grow(self._judged + sum(map(len, new)))

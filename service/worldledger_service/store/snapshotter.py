@@ -37,13 +37,13 @@ _REMEMBERED = 10_000
 #: Worlds whose state is kept for their next snapshot.
 _FOLLOWED = 64
 #: Worlds whose snapshots are taken at the same time.
-_AT_ONCE = 2
+_WORLDS_AT_ONCE = 2
 #: Head at which a new world is checked for the first time; shorter ones are folded at once.
 _FIRST_LOOK = 10
 #: Effects after which a failed snapshot is tried again.
 _AFTER_A_FAILURE = 1000
 #: Seconds that a closing store waits for snapshots that are being taken.
-_PATIENCE = 5.0
+_CLOSE_SECONDS = 5.0
 #: Seconds for writing what a process beside an import has taken by then.
 _WRITING = 3.0
 
@@ -107,7 +107,7 @@ class Snapshotter:
         self._imported: dict[str, asyncio.Task[None]] = {}
         #: those that are being taken by processes of their own
         self._beside: set[ImportSnapshots] = set()
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(_WORLDS_AT_ONCE)
         self._closed = False
         #: whether a store that is being closed has waited long enough
         self._late = False
@@ -172,7 +172,7 @@ class Snapshotter:
         self._closed = True
         tasks = [*self._running.values(), *self._imported.values()]
         if tasks:
-            await asyncio.wait(tasks, timeout=_PATIENCE)
+            await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
         self._late = True
         if self._beside:
             for snapshots in self._beside:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
 
 #: ViewDigests that are kept at a time (while they are read, twice as many).
-_MOST: Final = 30_000
+_MOST_KEPT: Final = 30_000
 #: Most agents for which the last ViewDigest's seq is kept.
 _MOST_AGENTS: Final = 100_000
 
@@ -82,9 +82,9 @@ class ViewDigests:
                         self._note(said)
                     if said[:2] > self._behind and (edge is None or said < edge):
                         found.append(said)
-                if len(found) > 2 * _MOST:
+                if len(found) > 2 * _MOST_KEPT:
                     found.sort()
-                    del found[_MOST:]
+                    del found[_MOST_KEPT:]
                     edge = found[-1]
         found.sort(reverse=True)
         self.due = found

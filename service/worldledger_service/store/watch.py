@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 CHANNEL: Final = "worldledger_heads"
 #: Seconds between two announcements of a process that it follows, and seconds for which an announcement is valid.
 EVERY: Final = 5.0
-_HOLDS: Final = 3 * EVERY
+_HOLD_SECONDS: Final = 3 * EVERY
 #: Seconds between two wake-ups of a process: what is committed meanwhile goes with the next one.
-_PAUSE: Final = 0.002
+_PAUSE_SECONDS: Final = 0.002
 #: Most worlds in one wake-up: a payload has less than 8,000 bytes, a world's name at most 200.
-_MOST: Final = 30
+_MOST_WORLDS: Final = 30
 #: Seconds between two attempts to connect.
 _RECONNECT: Final = (0.1, 5.0)
 
@@ -90,7 +90,7 @@ class Wakeups:
     def follow(self) -> None:
         """Note that this process waits for news; call it now and then while that is so."""
         now = asyncio.get_running_loop().time()
-        self._follows_until = now + _HOLDS
+        self._follows_until = now + _HOLD_SECONDS
         if now >= self._say_next:
             self._say_now(now)
 
@@ -132,9 +132,9 @@ class Wakeups:
                 self._say = False
                 await connection.execute("select pg_notify($1, '')", CHANNEL)
             while self._news:
-                some = [self._news.popitem() for _ in range(min(_MOST, len(self._news)))]
+                some = [self._news.popitem() for _ in range(min(_MOST_WORLDS, len(self._news)))]
                 await connection.execute("select pg_notify($1, $2)", CHANNEL, orjson.dumps(dict(some)).decode())
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     def _on_lost(self, _: object) -> None:
         self._lost.set()
@@ -142,9 +142,9 @@ class Wakeups:
 
     def _heard_follower(self, pid: int, now: float) -> None:
         """Note that a process follows. A new one does not know of us yet: announce this process again soon."""
-        self._followed_until = now + _HOLDS
+        self._followed_until = now + _HOLD_SECONDS
         if pid not in self._followers:
-            self._followers = {other: at for other, at in self._followers.items() if at > now - _HOLDS}
+            self._followers = {other: at for other, at in self._followers.items() if at > now - _HOLD_SECONDS}
             if now < self._follows_until:
                 self._say_now(now)
         self._followers[pid] = now
@@ -169,7 +169,7 @@ class Wakeups:
 #: Worlds whose last known head is remembered between two waits.
 _REMEMBERED = 10_000
 #: Most seconds between two polls while the database is away.
-_LONGEST_PAUSE = 1.0
+_LONGEST_PAUSE_SECONDS = 1.0
 
 
 class HeadWatcher:
@@ -266,7 +266,7 @@ class HeadWatcher:
 
     async def _poll(self) -> None:
         """Poll the heads that are waited for, until there are none."""
-        pause, backoff = self._interval, Backoff(2 * self._interval, max(_LONGEST_PAUSE, self._interval))
+        pause, backoff = self._interval, Backoff(2 * self._interval, max(_LONGEST_PAUSE_SECONDS, self._interval))
         try:
             while self._waiting:
                 try:

@@ -265,7 +265,7 @@ class Seats:
 NewGame = LiveConfig
 
 #: Seconds after which another process's game that is due to end, or needs a fallback, is attended to here.
-_PATIENCE: Final = 1.0
+_PATIENCE_SECONDS: Final = 1.0
 #: Half-moves without a capture before which no position can have occurred three times.
 _REPEATABLE: Final = 8
 #: Most games of other processes that are remembered as checked.
@@ -434,7 +434,7 @@ class Arena:
         record = table.record
         at = record.deadline_at
         if record.unsettled:  # the process that caused it continues, unless it is gone
-            soon = self._clock() + _PATIENCE
+            soon = self._clock() + _PATIENCE_SECONDS
             at = soon if at is None else min(at, soon)
         self._deadlines.set(table.game_id, at)
 

@@ -10,7 +10,7 @@ import chess
 from worldledger_chess.rules.board import is_uci
 
 #: Longest text that is read as a move: no move in UCI or SAN is longer.
-_LONGEST: Final = 20
+_MOST_CHARACTERS: Final = 20
 #: Most characters of an attempt that the log keeps.
 MAX_ATTEMPTED: Final = 100
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
@@ -37,7 +37,7 @@ def read_attempt(board: chess.Board, text: str) -> Attempt:
     wanted = text.strip()
     if not wanted:
         return Attempt(None, "there is no move in it")
-    if len(wanted) > _LONGEST:
+    if len(wanted) > _MOST_CHARACTERS:
         return Attempt(None, "it is too long for a move")
     try:
         move = board.parse_uci(wanted) if is_uci(wanted) else board.parse_san(wanted)

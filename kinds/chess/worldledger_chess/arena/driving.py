@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from worldledger_chess.rules.endings import Player
 
 #: Seconds between two attempts to write a move while the database is away.
-_PAUSE: Final = (0.1, 2.0)
+_PAUSE_SECONDS: Final = (0.1, 2.0)
 
 #: The log message about a player that failed.
 NO_MOVE: Final = "a player has no move"
@@ -139,7 +139,7 @@ class Driver:
     async def _write(self, write: Callable[[], Any], ply: int) -> bool:
         """Write a move, however long the database is away; return False if another process was first."""
         table = self._table
-        backoff, again = Backoff(*_PAUSE), False
+        backoff, again = Backoff(*_PAUSE_SECONDS), False
         while True:
             try:
                 outcome: MoveOutcome = await write()

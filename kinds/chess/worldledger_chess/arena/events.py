@@ -19,7 +19,7 @@ EventType: TypeAlias = Literal["game_started", "move_made", "move_rejected", "ga
 EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
 
 #: Longest text that is copied from an effect, in characters: an event has less than 64 KiB.
-_LONGEST: Final = 1000
+_MOST_CHARACTERS: Final = 1000
 #: The members of a Move that an event has.
 _MOVE: Final = (
     "from_square",
@@ -124,7 +124,7 @@ def _ended(effect: Effect, payload: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _plain(payload, name) for name in ("status", "result", "reason", "final_fen", "plies")}
 
 
-def _text(payload: Mapping[str, Any], name: str, longest: int = _LONGEST) -> str | None:
+def _text(payload: Mapping[str, Any], name: str, longest: int = _MOST_CHARACTERS) -> str | None:
     value = payload.get(name)
     return value[:longest] if isinstance(value, str) else None
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from worldledger.rulesets.base import Ruleset
 
 #: Most effects that are read by one query, and most that are taken before the event loop runs other tasks.
-_MOST: Final = 5000
-_AT_ONCE: Final = 50
+_MOST_ROWS: Final = 5000
+_ROWS_AT_ONCE: Final = 50
 #: Seconds between two attempts while the database is away.
-_PAUSE: Final = (0.05, 2.0)
+_PAUSE_SECONDS: Final = (0.05, 2.0)
 
 log = structlog.get_logger("worldledger.arena")
 
@@ -93,7 +93,7 @@ class Feed:
         self._echoes.clear()
 
     async def _follow(self, table: Table) -> None:
-        backoff = Backoff(*_PAUSE)
+        backoff = Backoff(*_PAUSE_SECONDS)
         while table.error is None:
             seq = table.record.seq
             try:
@@ -101,7 +101,7 @@ class Feed:
                 await self._read(table)
                 backoff.reset()
                 if table.record.seq == seq:  # the head names effects that are not there
-                    await asyncio.sleep(_PAUSE[0])
+                    await asyncio.sleep(_PAUSE_SECONDS[0])
             except StoreUnavailableError as error:
                 log.debug("following a game waits for the database", game_id=table.game_id, error=error.message)
                 await backoff.wait()
@@ -143,7 +143,7 @@ class Feed:
         found = [self._echoed(span) for span in spans]
         missing = [number for number, rows in enumerate(found) if not rows]
         if missing:
-            read = await self._store.reader.gather([spans[number] for number in missing], limit=_MOST)
+            read = await self._store.reader.gather([spans[number] for number in missing], limit=_MOST_ROWS)
             for number, rows in zip(missing, read, strict=True):
                 found[number] = rows
         for table, rows in zip(tables, found, strict=True):
@@ -170,7 +170,7 @@ async def _take(record: Record, rows: list[StoredEffect]) -> None:
     """Feed rows to a record, and let other tasks run in between."""
     for count, row in enumerate(rows, 1):
         record.apply(row)
-        if count % _AT_ONCE == 0:
+        if count % _ROWS_AT_ONCE == 0:
             await asyncio.sleep(0)
 
 

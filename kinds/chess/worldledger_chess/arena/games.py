@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from worldledger_chess.rules.live import LiveConfig
 
 #: Events that a watcher is given before the event loop runs other tasks.
-_AT_ONCE: Final = 50
+_EVENTS_AT_ONCE: Final = 50
 
 
 class LiveGame:
@@ -171,7 +171,7 @@ class LiveGame:
                 what = f"game {self.game_id!r} has come to seq {record.seq}, not to {seq}"
                 raise MomentNotFoundError(what, world_id=self.game_id, head_seq=record.seq)
             while True:
-                events = record.events(seq, _AT_ONCE)
+                events = record.events(seq, _EVENTS_AT_ONCE)
                 for event in events:
                     seq = event.global_seq
                     yield event

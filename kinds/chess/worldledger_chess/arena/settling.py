@@ -91,11 +91,11 @@ def _why_given_up(record: Record) -> Reason:
 # with a process, and nothing ends too early because of what another process has done meanwhile.
 
 #: Longest sleep in seconds: the wall clock may be set, and the process suspended.
-_LONGEST: Final = 1.0
+_LONGEST_SLEEP_SECONDS: Final = 1.0
 #: Seconds after which a failed check is repeated.
-_AGAIN: Final = 1.0
+_RETRY_SECONDS: Final = 1.0
 #: Most games that are checked at the same time.
-_AT_ONCE: Final = 8
+_GAMES_AT_ONCE: Final = 8
 
 log = structlog.get_logger("worldledger.arena")
 
@@ -109,7 +109,7 @@ class Deadlines:
         self._at: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
         self._sooner = asyncio.Event()
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(_GAMES_AT_ONCE)
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -161,7 +161,7 @@ class Deadlines:
             del self._at[game_id]
             task = self._looking[game_id] = asyncio.get_running_loop().create_task(self._look_at(game_id))
             task.add_done_callback(partial(self._looked, game_id))
-        return min(self._heap[0][0] - now, _LONGEST) if self._heap else _LONGEST
+        return min(self._heap[0][0] - now, _LONGEST_SLEEP_SECONDS) if self._heap else _LONGEST_SLEEP_SECONDS
 
     async def _look_at(self, game_id: str) -> None:
         async with self._room:
@@ -169,10 +169,10 @@ class Deadlines:
                 await self._look(game_id)
             except SimulationError as error:
                 log.debug("a game is looked at later", game_id=game_id, error=error.message)
-                self._at.setdefault(game_id, self._clock() + _AGAIN)
+                self._at.setdefault(game_id, self._clock() + _RETRY_SECONDS)
             except Exception:
                 log.exception("looking at a game failed", game_id=game_id)
-                self._at.setdefault(game_id, self._clock() + 10 * _AGAIN)
+                self._at.setdefault(game_id, self._clock() + 10 * _RETRY_SECONDS)
 
     def _looked(self, game_id: str, _: object) -> None:
         """Reschedule a game that is to be checked again."""

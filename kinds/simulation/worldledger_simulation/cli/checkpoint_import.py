@@ -33,7 +33,7 @@ EXAMPLES = examples(
 )
 
 #: Largest file that is read, in bytes.
-_MOST: Final = 64 * 2**20
+_MOST_BYTES: Final = 64 * 2**20
 
 
 def command(
@@ -99,12 +99,12 @@ def _read(file: str) -> Any:
 
     try:
         if file == "-":
-            data = sys.stdin.buffer.read(_MOST + 1)
+            data = sys.stdin.buffer.read(_MOST_BYTES + 1)
         else:
             with Path(file).open("rb") as stream:
-                data = stream.read(_MOST + 1)
-        if len(data) > _MOST:
-            raise FileRefusedError(f"it is larger than {_MOST} bytes; no checkpoint is", file=file)
+                data = stream.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise FileRefusedError(f"it is larger than {_MOST_BYTES} bytes; no checkpoint is", file=file)
         value = parse_text(data.removeprefix(BOM_UTF8))  # some editors begin a file with it
         gate(value)
     except (OSError, ValueError) as error:

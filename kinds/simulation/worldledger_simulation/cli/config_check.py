@@ -27,7 +27,7 @@ EXAMPLES = examples(
 #: Most agents that are listed by name.
 _MOST_NAMED: Final = 10
 #: Longest description of a type.
-_LONGEST: Final = 100
+_MOST_CHARACTERS: Final = 100
 
 
 def command(
@@ -160,7 +160,7 @@ def _lines(file: str, summary: dict[str, Any], warnings: Sequence[Problem]) -> I
 
 def _type(definition: VariableDefinition | str) -> str:
     """Describe the type of a variable: ``float 0..100``, ``dict[str, list[int]]``, ``object {name: str}``."""
-    return plain(cut(_described(definition), _LONGEST))
+    return plain(cut(_described(definition), _MOST_CHARACTERS))
 
 
 def _described(definition: VariableDefinition | str) -> str:

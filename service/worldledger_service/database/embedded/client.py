@@ -24,7 +24,7 @@ from worldledger_service.database.embedded.locks import FileLock
 from worldledger_service.running import run_blocking
 
 # Seconds between two checks of a lock or of the server's state.
-_LOOK: Final = 0.02
+_LOOK_SECONDS: Final = 0.02
 
 # Most supervisors of one user that may end without a message before it gives up.
 _STARTS: Final = 3
@@ -38,7 +38,7 @@ def take_share(users: FileLock, deadline: float, home: Home) -> None:
                 f"the PostgreSQL of {home.path} is being stopped, and does not come to an end: see {home.server_log}",
                 home=str(home.path),
             )
-        time.sleep(_LOOK)
+        time.sleep(_LOOK_SECONDS)
     users.touch()
 
 
@@ -82,9 +82,9 @@ class Starter:
                     if self._answers(state, database) and self._home.read_state() == state:
                         return state
                 if self._report is None:
-                    time.sleep(_LOOK)
+                    time.sleep(_LOOK_SECONDS)
                 else:
-                    self._hear_report(_LOOK)
+                    self._hear_report(_LOOK_SECONDS)
                 if time.monotonic() > self._deadline:
                     raise self._too_late(state)
                 if self._leaving is not None and self._leaving.is_set():

@@ -34,8 +34,8 @@ from worldledger_service.database.embedded.processes import (
 )
 
 # Seconds: a fast shutdown writes a checkpoint; an immediate one only ends processes.
-_FAST_STOP: Final = 30.0
-_IMMEDIATE_STOP: Final = 10.0
+_FAST_STOP_SECONDS: Final = 30.0
+_IMMEDIATE_STOP_SECONDS: Final = 10.0
 
 
 def _shared_buffers() -> str:
@@ -204,10 +204,10 @@ class Cluster:
                 break
             waited = time.monotonic() - began
             with suppress(ProcessLookupError):
-                if waited > _FAST_STOP + _IMMEDIATE_STOP:
+                if waited > _FAST_STOP_SECONDS + _IMMEDIATE_STOP_SECONDS:
                     os.kill(pid, signal.SIGKILL)
                 else:
-                    os.kill(pid, signal.SIGQUIT if waited > _FAST_STOP else signal.SIGINT)
+                    os.kill(pid, signal.SIGQUIT if waited > _FAST_STOP_SECONDS else signal.SIGINT)
             wait(0.1)
         sweep_sockets(self.socket_dir)
         return recycled
@@ -280,9 +280,9 @@ class Postmaster:
 
         With ``at_once`` nothing is written any more: the data folder is gone.
         """
-        steps = [(signal.SIGQUIT, _IMMEDIATE_STOP), (signal.SIGKILL, None)]
+        steps = [(signal.SIGQUIT, _IMMEDIATE_STOP_SECONDS), (signal.SIGKILL, None)]
         if not at_once:
-            steps.insert(0, (signal.SIGINT, _FAST_STOP))
+            steps.insert(0, (signal.SIGINT, _FAST_STOP_SECONDS))
         for number, seconds in steps:
             self._process.send_signal(number)
             try:

@@ -35,7 +35,7 @@ from worldledger_service.database.embedded.accounts import choose, refusal
 USER: Final = "postgres"
 
 # A log over this size (bytes) is set aside as <name>.1 when a supervisor starts.
-_LOG_LIMIT: Final = 8 * 1024 * 1024
+_MOST_LOG_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Home:
         """Rotate logs that are too long; for the holder of the supervisor's lock, before one is opened."""
         for log in (self.server_log, self.supervisor_log):
             with suppress(OSError):
-                if log.stat().st_size > _LOG_LIMIT:
+                if log.stat().st_size > _MOST_LOG_BYTES:
                     log.replace(log.with_name(log.name + ".1"))
 
 

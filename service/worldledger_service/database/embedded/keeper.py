@@ -21,9 +21,9 @@ from worldledger_service.database.embedded.home import Home
 from worldledger_service.database.embedded.locks import FileLock
 
 # All in seconds.
-_LOOK: Final = 0.5
-_PATIENCE: Final = 60.0  # for one attempt to have the server back
-_LEAVING: Final = 5.0  # for the thread to end
+_LOOK_SECONDS: Final = 0.5
+_ATTEMPT_SECONDS: Final = 60.0  # for one attempt to have the server back
+_END_SECONDS: Final = 5.0  # for the thread to end
 
 log = structlog.get_logger("worldledger.embedded")
 
@@ -50,17 +50,17 @@ class Keeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leaving.set()
-        self._thread.join(_LEAVING)
+        self._thread.join(_END_SECONDS)
 
     def _watch(self) -> None:
         failing = False
-        while not self._leaving.wait(_LOOK) and self._users.in_place():
+        while not self._leaving.wait(_LOOK_SECONDS) and self._users.in_place():
             try:
                 if not failing and not self._was_killed():
                     continue
                 if not failing:
                     log.warning("the supervisor of the embedded PostgreSQL was killed; starting it again")
-                self._starter(time.monotonic() + _PATIENCE, self._leaving).wait(self._database)
+                self._starter(time.monotonic() + _ATTEMPT_SECONDS, self._leaving).wait(self._database)
             except EmbeddedServerError as error:
                 if not failing and not self._leaving.is_set():
                     log.warning("the embedded PostgreSQL cannot be started; going on trying", error=error.message)

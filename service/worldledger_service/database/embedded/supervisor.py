@@ -49,10 +49,10 @@ _log = logging.getLogger("worldledger.embedded")
 DEFAULT_PORT: Final = 5432  # without TCP it only names the socket
 
 # All in seconds.
-_POLL: Final = 0.2  # how often the users' lock is tried
-_READY_POLL: Final = 0.02
-_FIRST_START_LIMIT: Final = 15.0  # for leftovers of a killed server to end
-_REVIVAL_LIMIT: Final = 30.0
+_POLL_SECONDS: Final = 0.2  # how often the users' lock is tried
+_READY_POLL_SECONDS: Final = 0.02
+_FIRST_START_SECONDS: Final = 15.0  # for leftovers of a killed server to end
+_REVIVAL_SECONDS: Final = 30.0
 
 
 class _StopOrderedError(Exception):
@@ -92,7 +92,7 @@ class Supervisor:
         self._listen_to_signals()
         self._publish(self._state)
         self._cluster = self._prepare()
-        self._bring_up(_FIRST_START_LIMIT)
+        self._bring_up(_FIRST_START_SECONDS)
         self._served = True
 
     def serve(self) -> None:
@@ -105,10 +105,10 @@ class Supervisor:
 
     def _keep(self) -> None:
         while (postmaster := self._postmaster) is not None:
-            self._wait(_POLL)
+            self._wait(_POLL_SECONDS)
             if postmaster.exit_code() is not None and not self._stop_ordered:
                 _log.warning("postgres %d ended (code %s); starting it again", postmaster.pid, postmaster.exit_code())
-                self._bring_up(_REVIVAL_LIMIT)
+                self._bring_up(_REVIVAL_SECONDS)
             if self._stop_ordered or not self._lock.in_place() or self._nobody_left():
                 return
 
@@ -174,7 +174,7 @@ class Supervisor:
         while postmaster.exit_code() is None:
             if postmaster.ready():
                 return True
-            self._wait(_READY_POLL)
+            self._wait(_READY_POLL_SECONDS)
             if self._stop_ordered:
                 raise _StopOrderedError
         return False

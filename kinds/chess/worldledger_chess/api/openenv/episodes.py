@@ -41,7 +41,7 @@ RESULTS: Final[dict[Result, str]] = {"white_wins": "1-0", "black_wins": "0-1", "
 #: The reward of an attempt that is not a legal move, as long as the game goes on.
 ILLEGAL: Final = -0.1
 #: Seconds for which an opponent that the arena plays is waited for.
-_PATIENCE: Final = 5.0
+_PATIENCE_SECONDS: Final = 5.0
 #: Advice for a client whose episode was to begin while the database was silent.
 _AGAIN: Final = "reset again with the same episode_id, and resume the episode if it is there"
 #: The state of a socket on which no episode has begun.
@@ -108,7 +108,7 @@ class Episode:
                 return
             if record.turn != self._random:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_PATIENCE):
+                    async with asyncio.timeout(_PATIENCE_SECONDS):
                         await self.game.turn_of(*(record.agent(player) for player in self.own))
                 return
             await self._move_randomly()
