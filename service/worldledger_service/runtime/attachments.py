@@ -249,14 +249,20 @@ class Attachments:
 
     def deliver(self, sighting: Sighting, size: int, sight: Sight | None = None) -> None:
         """Hand a new delta to the agent's readers; ``size`` is that of the effect that made it, in bytes."""
-        attachment = self._agents.get(sighting.agent_id)
+        agent_id, delta, delay = sighting
+        attachment = self._agents.get(agent_id)
         if attachment is None:
             return
-        deliver_at = attachment.keep(sighting.delta, asyncio.get_running_loop().time() + sighting.delay, size, sight)
+        now = asyncio.get_running_loop().time()
+        deliver_at = attachment.keep(delta, now + delay, size, sight)
         for subscription in attachment.subscriptions:
-            subscription.put(sighting.delta, deliver_at, size)
-        attachment.to_come.append((deliver_at, sighting.delta["view_seq"], sight))
-        self._go_on(attachment)
+            subscription.put(delta, deliver_at, size)
+        if deliver_at <= now and not attachment.to_come:
+            attachment.view_seq = delta["view_seq"]
+            self._arrived(attachment, sight)
+        else:
+            attachment.to_come.append((deliver_at, delta["view_seq"], sight))
+            self._go_on(attachment)
 
     def _go_on(self, attachment: Attachment) -> None:
         """Let an agent know of what is due, in order; look again when the next delta is."""

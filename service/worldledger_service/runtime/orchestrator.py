@@ -62,7 +62,6 @@ from worldledger_service.store.watch import HeadWatcher
 if TYPE_CHECKING:
     from worldledger.effects import Effect
     from worldledger.rulesets import Ruleset
-    from worldledger.staleness import Sight
     from worldledger.time_authority import Silence
     from worldledger.views import Sighting
     from worldledger.world import WorldState
@@ -306,10 +305,10 @@ class Orchestrator(Gauges):
         self._store = store
         self._outbox = Outbox(event_log)
         self._follower = Follower(store, watcher, self.world_id, self._on_effect, max_patch_ops=config.max_patch_ops)
-        self._attachments = Attachments(
-            config.memory.view_cache_size, arrived=self._arrived, let_go=self._let_go, upkeep=self._upkeep
-        )
         self._sightings = Sightings(store, self._follower, lambda: self._observing, max_patch_ops=config.max_patch_ops)
+        self._attachments = Attachments(
+            config.memory.view_cache_size, arrived=self._sightings.arrived, let_go=self._let_go, upkeep=self._upkeep
+        )
         self._lists = IntentLists()
         self._generations = Generations(
             config, self._outbox.put, self._attachments.hold, self._sightings, self._lists, uuid.uuid4().hex[:12]
@@ -812,9 +811,6 @@ class Orchestrator(Gauges):
             self._attachments.deliver(sighting, size, sight)
         for agent_id in self._observing.seen(effect["kind"], sightings):
             self._generations.cancel_all(agent_id, "policy_failed")
-
-    def _arrived(self, attachment: Attachment, sight: Sight | None) -> None:
-        self._sightings.arrived(attachment, sight)
 
     def _upkeep(self, agent_id: str) -> int:
         try:

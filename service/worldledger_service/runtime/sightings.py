@@ -84,7 +84,8 @@ class Record:
             return
         if not sights or sights[-1].seq < sight.seq:
             sights.append(sight)
-            self._trim()
+            if len(sights) > self._most:
+                self._trim()
         elif all(each.seq != sight.seq for each in sights):
             self._sights = deque(sorted([*sights, sight], key=lambda each: each.seq))
 
