@@ -494,10 +494,11 @@ class Placing:
         return Placed(intent, staleness, names, self._refusal(intent, staleness))
 
     def _refusal(self, intent: CheckedIntent, staleness: Staleness) -> InvalidIntentError | None:
-        try:
-            self._settings.world.check(intent.staleness_threshold)
-        except InvalidEffectError as error:
-            return InvalidIntentError(error.reason, error.path)
+        if intent.staleness_threshold is not NOT_GIVEN:
+            try:
+                self._settings.world.check(intent.staleness_threshold)
+            except InvalidEffectError as error:
+                return InvalidIntentError(error.reason, error.path)
         if intent.context_seq is not None or staleness.threshold is None:
             return None
         return InvalidIntentError(
