@@ -23,7 +23,7 @@ import orjson
 
 from worldledger.errors import InvalidEffectError
 
-#: Name of the canonical profile of effects; it stands in every world's genesis.
+#: Name of the canonical profile of effects; every world's genesis has it.
 PROFILE: Final = "orjson-sorted/1"
 #: Largest magnitude of an int that every JSON reader represents exactly.
 MAX_INT: Final = 2**53 - 1
@@ -166,7 +166,7 @@ def parse_text(text: bytes, *, path: str = "$") -> Any:
     try:
         decoded = text.decode()
         try:
-            # An int spelt -0 is told apart only where one may stand: the hook costs time for every int.
+            # An int spelt -0 is only looked for where the text may have one: the hook costs time for every int.
             value = json.loads(decoded, object_pairs_hook=pairs, parse_int=_bounded_int if "-0" in decoded else None)
         except json.JSONDecodeError:
             raise

@@ -25,7 +25,7 @@ from worldledger.genesis import GENESIS_KIND, PROFILE_PATH, NewWorld, recorded_w
 from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, order_problem
 from worldledger.repeats import Spill
 
-#: Name of the export's format, with its version; it stands in the trailer.
+#: Name of the export's format, with its version; the trailer has it.
 FORMAT: Final = "worldledger-export/1"
 #: The beginning of a trailer's line, and of no effect's.
 TRAILER_START: Final = b'{"trailer":'

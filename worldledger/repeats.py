@@ -40,13 +40,13 @@ class Repeat(NamedTuple):
 
 
 class Keys(Protocol):
-    """What keys are handed to, as they come: `Repeats`, or what tells them to another process."""
+    """Receives keys as they come: `Repeats`, or an object that sends them to another process."""
 
     def add(self, keys: bytes, seqs: Sequence[int]) -> None:
-        """Take keys, 16 bytes each, and the global_seq of each."""
+        """Add keys, 16 bytes each, and the global_seq of each."""
 
     def first(self) -> Repeat | None:
-        """Return the first place at which a key stands again, if that is looked for here."""
+        """Return the first place at which a key occurs again, if this object looks for it."""
 
     def close(self) -> None:
         """Return what was lent."""

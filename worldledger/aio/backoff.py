@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again."""
+"""How long to wait before a failed attempt is repeated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 class Backoff:
     """Pauses in seconds: the ``first``, and each one after it twice as long, up to the ``longest``.
 
-    ``spread`` is what each is multiplied by, at random between two factors: so that not all who wait come at once.
+    Each is multiplied by a random factor within ``spread``, so that waiting callers do not return all at once.
     """
 
     __slots__ = ("_first", "_longest", "_next", "_spread")
@@ -29,9 +29,9 @@ class Backoff:
         return pause if low == high == 1.0 else pause * random.uniform(low, high)  # noqa: S311 - no secret
 
     async def wait(self) -> None:
-        """Let the next pause pass."""
+        """Sleep for the next pause."""
         await asyncio.sleep(self.next())
 
     def reset(self) -> None:
-        """Begin with the first pause again: all is well."""
+        """Begin with the first pause again, after a success."""
         self._next = self._first

@@ -1,4 +1,4 @@
-"""Work that is done once for all who ask for it at the same time."""
+"""Work that is done once for all concurrent callers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 async def join(task: asyncio.Task[T]) -> T:
-    """Return a task's result; a caller that goes away leaves it running for the others.
+    """Return a task's result; a cancelled caller leaves it running for the others.
 
-    Raises StoreUnavailableError where the task itself was cancelled: what it was for is being closed.
+    Raises StoreUnavailableError if the task itself was cancelled because its owner is being closed.
     """
     try:
         return await asyncio.shield(task)
@@ -28,9 +28,9 @@ async def join(task: asyncio.Task[T]) -> T:
 
 
 class SingleFlight(Generic[K, T]):
-    """Calls by key, each made by a task of its own: who asks for the same while it is under way waits for that task.
+    """Calls by key, each in a task of its own: a call with the same key waits for the task that is under way.
 
-    A caller that goes away, or has waited long enough, leaves the task running for the others.
+    A caller that is cancelled, or has waited long enough, leaves the task running for the others.
     """
 
     def __init__(self) -> None:
@@ -42,19 +42,19 @@ class SingleFlight(Generic[K, T]):
     def begin(self, key: K, make: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Return the task under way, or a new one that runs ``make``."""
         task = self._tasks.get(key)
-        if task is None or task.done():  # what is done tells of a moment before this one
+        if task is None or task.done():  # a finished task shows an earlier moment
             task = self._tasks[key] = asyncio.get_running_loop().create_task(make())
             task.add_done_callback(partial(self._ended, key))
         return task
 
     async def join(self, key: K, make: Callable[[], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
-        """Return what the task returns, or raise what it raises; see `join`. Raises TimeoutError after ``timeout``."""
+        """Return the task's result, or raise its error; see `join`. Raises TimeoutError after ``timeout``."""
         task = self.begin(key, make)
         async with asyncio.timeout(timeout):
             return await join(task)
 
     async def close(self) -> None:
-        """Cancel what is under way; those who wait are told."""
+        """Cancel the tasks under way; waiting calls get an error."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -64,4 +64,4 @@ class SingleFlight(Generic[K, T]):
         if self._tasks.get(key) is task:
             del self._tasks[key]
         if not task.cancelled():
-            task.exception()  # seen, also where everybody has left
+            task.exception()  # retrieved, even if no caller is left

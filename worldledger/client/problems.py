@@ -12,7 +12,7 @@ from worldledger.errors.remaking import remade
 
 #: The members of a problem that are not details of the error.
 _STANDARD: Final = frozenset({"type", "title", "status", "detail", "code", "recovery", "instance"})
-#: Statuses by which whatever stands between here and the service says that it cannot be reached.
+#: Statuses by which a proxy says that the service cannot be reached.
 _NOT_THERE: Final = frozenset({502, 503, 504})
 
 
@@ -73,7 +73,7 @@ def _unknown(code: str, message: str) -> RemoteError:
     return RemoteError(message, code=code)
 
 
-#: Classes that are not in the tree. A position to go on from, as HTTP calls it, is a moment to an orchestrator.
+#: Classes that are not in the tree. HTTP's position to continue from is an orchestrator's moment.
 _MORE: Final[Mapping[str, type[SimulationError]]] = {
     ServiceUnavailableError.code: ServiceUnavailableError,
     "position_ahead": errors.MomentNotFoundError,

@@ -255,7 +255,7 @@ class Connections:
 
 
 def is_gone(error: Error) -> bool:
-    """Return whether an error means that the connection is no more: idle ones may have ended unnoticed."""
+    """Return whether an error means that the connection is lost: idle ones may have ended unnoticed."""
     return error.sqlstate is None or error.sqlstate.startswith(ENDED)
 
 

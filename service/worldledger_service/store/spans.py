@@ -1,7 +1,7 @@
-"""Verifying a span of a world in another process than the rest of it.
+"""Verifying a span of a world's log in a process of its own.
 
-All that a span needs of the effects before it is the last one of them: its checksum, and its times. What may be used
-once only in the whole log (uuids, requests) is told to the process that looks for what comes again.
+Of the effects before it, a span only needs the last one's checksum and times. What must be unique in the whole log
+(uuids, requests) is sent to the process that looks for duplicates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Span(NamedTuple):
-    """The effects of a world after ``start`` up to ``end``; ``noted`` are positions in between that someone kept."""
+    """The effects of a world after ``start`` up to ``end``; ``noted`` are known positions in between."""
 
     world_id: str
     start: Position
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What a batch of effects, the last of which is ``last_seq``, used: uuids' keys, and the requests that ended.
+    """The unique values of a batch of effects up to ``last_seq``: uuids' keys, and the requests that ended.
 
     ``holds`` says of the last batch of a span whether everything in the span holds.
     """
@@ -48,7 +48,7 @@ class Used(NamedTuple):
     holds: bool | None = None
 
 
-#: Told what is used.
+#: Called with the used values.
 Hear: TypeAlias = Callable[[Used], object]
 
 
@@ -58,18 +58,18 @@ class Workers(Protocol):
     jobs: int
 
     def hold(self, spans: Sequence[Span], hear: Hear) -> Awaitable[bool]:
-        """Return whether everything in the spans holds; False also where a process could not finish its check."""
+        """Return whether everything in the spans holds; False if a process could not finish its check, too."""
 
 
 async def verify_span(store: Store, span: Span, tell: Callable[[Any], None]) -> None:
-    """Verify a span; tell what it uses, at the end whether it holds. Raises as the reader does."""
+    """Verify a span; report its unique values, and at the end whether it holds. Raises as the reader."""
     collect_seldom()
     teller = _Teller(tell)
     teller.tell(span.end.global_seq, holds=await _holds(store.reader, span, teller))
 
 
 class _Teller:
-    """Gathers what the effects use, and tells it. It stands where `Repeats` does, but looks for nothing."""
+    """Collects and reports the unique values of effects, in place of `Repeats`, which looks for duplicates."""
 
     def __init__(self, tell: Callable[[Any], None]) -> None:
         self._tell = tell
@@ -94,7 +94,7 @@ class _Teller:
         """Do nothing: there are no files."""
 
     def tell(self, last_seq: int, *, holds: bool | None = None) -> None:
-        """Tell what was gathered."""
+        """Report the collected values."""
         self._tell(tuple(Used(last_seq, b"".join(self._uuids), self._requests, self._seqs, holds)))
         self._uuids, self._requests, self._seqs = [], [], []
 

@@ -232,7 +232,7 @@ def _check_operations(payload: Mapping[str, Any]) -> None:
             raise IllegalEffectError(what, f"$.payload.patch[{index}].op", rule="patch")
 
 
-# -- what is told of a refusal -------------------------------------------------------------------------------
+# -- judging by what an agent is shown -------------------------------------------------------------------------------
 
 
 def as_shown(kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing) -> dict[str, Any]:
