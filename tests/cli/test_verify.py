@@ -326,7 +326,7 @@ def test_a_row_that_cannot_be_read_hides_no_other_world(on: Cli, database_url: s
 
 def test_processes_share_a_long_log(on: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --jobs, a long log is verified by other processes, too, and what is said is what one process says."""
-    seed(database_url, "w", 3000)
+    seed(database_url, "w", 600)
     alone = on("verify", "w", "--jobs", "1")
     assert alone.code == 0
     held: list[int] = []
@@ -339,13 +339,13 @@ def test_processes_share_a_long_log(on: Cli, database_url: str, monkeypatch: pyt
     monkeypatch.setattr(verify._Workers, "hold", counted)
     assert on("verify", "w", "--jobs", "3") == alone
     assert held == []  # too short to be worth a process
-    monkeypatch.setattr("worldledger_service.store.verification._SPAN", 500)
-    monkeypatch.setattr("worldledger_service.store.verification._HEAD_START", 100)
+    monkeypatch.setattr("worldledger_service.store.verification._SPAN", 150)
+    monkeypatch.setattr("worldledger_service.store.verification._HEAD_START", 50)
     with monkeypatch.context() as patched:
         patched.setattr("worldledger_service.store.verification._Log.verified", None)  # which would look again
         assert on("verify", "w", "--jobs", "3") == alone
     assert held == [2]
-    late = "update effects set effect = replace(effect::text, '\"n\":2900', '\"n\":29')::json where world_id = 'w'"
+    late = "update effects set effect = replace(effect::text, '\"n\":590', '\"n\":29')::json where world_id = 'w'"
     tamper(database_url, late)
     found = on("verify", "w", "--jobs", "1")
     assert found.code == 1

@@ -7,10 +7,13 @@ from typing import Any, cast
 import pytest
 from worldledger_projections.registry import find, known
 from worldledger_projections.tables import Table
+from worldledger_service.cli.connect import make_views
 from worldledger_service.database import schema
 from worldledger_service.database.catalogue import compare, expected
+from worldledger_service.database.checking import mendable
 from worldledger_service.database.view_checks import planted, strangers, view_findings
 from worldledger_service.projecting.builds import set_views
+from worldledger_service.settings import Settings
 
 from .helpers import connected, undone
 
@@ -331,3 +334,48 @@ def test_compare() -> None:
         "privilege on t: unexpected: s may SELECT",
     ]
     assert compare(expected(), expected()) == []
+
+
+#: What `db upgrade` mends.
+MENDED = {
+    "a view over the log is dropped": "drop view analytics.verification",
+    "a view with views above it is dropped": "drop view verification cascade",
+    "a view over a projection is dropped": "drop view analytics.world_summaries",
+    "a view is another one": "drop view analytics.effects cascade; create view analytics.effects as select 1 as x",
+    "a function of readers is dropped": "drop function analytics.fetch_query",
+    "a function of views is dropped": "drop function chain_checksum cascade",
+    "a type of views is dropped": "drop type effect_fields cascade",
+    "a function does nothing": """
+        create or replace function refuse_change() returns trigger language plpgsql
+        as $$ begin return coalesce(new, old); end $$
+    """,
+    "a trigger is dropped": "drop trigger effects_append_only on effects",
+    "a trigger is disabled": "alter table effects disable trigger effects_append_only",
+    "a trigger may be passed by": "alter table heads enable trigger heads_no_delete",
+    "a privilege is revoked": "revoke insert on effects from worldledger_service",
+    "a privilege is granted": "grant update on effects to worldledger_service",
+    "a comment is changed": "comment on table effects is 'x'",
+}
+
+
+async def test_upgrade_makes_again_what_it_can(database_url: str, subtests: pytest.Subtests) -> None:
+    """What is no table is made again by `db upgrade`, and `db check` names that remedy for it, and not for a column."""
+    await make_views(database_url, Settings())
+    for what, statement in MENDED.items():
+        with subtests.test(what=what):
+            async with connected(database_url) as connection:
+                await connection.execute(statement)
+            findings = await _findings(database_url)
+            assert findings
+            assert [finding for finding in findings if not mendable(finding)] == []
+            await schema.upgrade(database_url)
+            await make_views(database_url, Settings())
+            assert await _findings(database_url) == []
+    async with connected(database_url) as connection:
+        await connection.execute("alter table effects add extra int")
+    assert [mendable(finding) for finding in await _findings(database_url)] == [False]
+
+
+async def _findings(url: str) -> list[str]:
+    """Return what differs in the schema: the servers of tests give up durability, which is told, too."""
+    return [finding for finding in await schema.check(url) if not finding.startswith("setting")]

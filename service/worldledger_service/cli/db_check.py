@@ -20,7 +20,7 @@ def command(
     Each difference is a line; the exit code is then 1. What logins of readers can do that no privilege forbids is noted
     on stderr. The log's contents are checked by `worldledger verify`.
     """
-    from worldledger_service.database.checking import check, notes  # noqa: PLC0415
+    from worldledger_service.database.checking import check, mendable, notes  # noqa: PLC0415
 
     where = target(ctx, database_url, home, own_projections=own(projection))
     with database(where, upgrade=False) as url:
@@ -30,5 +30,9 @@ def command(
     for finding in findings:
         put(finding)
     if findings:
+        mended = sum(map(mendable, findings))
+        if mended:
+            which = "makes these right" if mended == len(findings) else f"makes {mended} of these right"
+            say(f"`worldledger db upgrade` {which}: it makes views, functions, triggers, comments and privileges again")
         raise typer.Exit(1)
     put("the database is as it should be")

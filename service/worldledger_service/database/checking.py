@@ -31,6 +31,21 @@ order by name
 """
 
 
+def mendable(finding: str) -> bool:
+    """Tell whether `db upgrade` makes right what a finding of `check` names: no row, table or column of one."""
+    what, _, how = finding.partition(": ")
+    kind, _, name = what.partition(" ")
+    if how.startswith("unexpected") and kind != "privilege":
+        return kind == "column" and _is_view(name.rpartition(".")[0])
+    if kind in {"relation", "column"}:
+        return _is_view(name if kind == "relation" else name.rpartition(".")[0])
+    return kind in {"comment", "function", "privilege", "trigger", "type", "view"}
+
+
+def _is_view(name: str) -> bool:
+    return any(line.startswith((f"relation {name}: view,", f"relation {name}: type,")) for line in expected())
+
+
 async def check(url: str, own_projections: str = "") -> list[str]:
     """Compare a database with what this program expects; no findings means that all is as it should be.
 

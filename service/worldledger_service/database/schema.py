@@ -7,6 +7,7 @@ that is done under the owner's role. Alembic gets a connection that is already s
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +28,7 @@ from worldledger_service.database import delivery, guards, holding, kind_analyti
 from worldledger_service.database.address import describe
 from worldledger_service.database.analytics import of_kinds
 from worldledger_service.database.analytics import schema as analytics
-from worldledger_service.database.catalogue import catalogue
+from worldledger_service.database.catalogue import catalogue, compare, expected
 from worldledger_service.database.checking import check
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import explained, origin
@@ -48,6 +49,8 @@ __all__ = [
     "upgrade",
 ]
 
+#: What a statement makes, and its name.
+_CREATED: Final = re.compile(r"\s*create (?:or replace )?(view|function|trigger|type) ([\w.\"]+)")
 _OLDEST_SERVER: Final = 150000
 _MIGRATING: Final = "worldledger migration"
 
@@ -145,8 +148,10 @@ async def upgrade(url: str, revision: str = "head") -> None:
     """Bring a database to a revision; a database that is there already is left as it is.
 
     Two upgrades at once queue up; the second finds nothing to do. All or nothing. What readers may do beyond reading is
-    taken away at every upgrade, as far as the user may (`readers.BOUNDS`). At the newest revision the views that the
-    installed kinds of worlds bring are applied, too, those of each kind by themselves (`analytics.of_kinds`).
+    taken away at every upgrade, as far as the user may (`readers.BOUNDS`). In a database that is up to date, views,
+    functions, triggers, comments and privileges that are missing or changed are made again.
+    At the newest revision the views that the installed kinds of worlds bring are applied, too, those of each kind by
+    themselves (`analytics.of_kinds`).
 
     Raises:
         SchemaVersionError: the server is older than PostgreSQL 15, the database is not in UTF-8, or its
@@ -157,9 +162,47 @@ async def upgrade(url: str, revision: str = "head") -> None:
     """
     if await _prepare(url, revision):
         await _as_owner(url, lambda connection: command.upgrade(_config(connection), revision))
+    elif revision == "head":
+        await _remake(url)
     await _bound_readers(url)
     if revision in {"head", REVISIONS[-1]}:
         await of_kinds.apply(url)
+
+
+async def _remake(url: str) -> None:
+    """Make again what can be made without touching a row, where anything of the schema is not as it should be."""
+    connection = await connect_one(url, application_name=_MIGRATING)
+    try:
+        with explained(url):
+            if not compare(await catalogue(connection), expected()):
+                return
+            with suppress(asyncpg.InsufficientPrivilegeError):  # `check` lists what stays
+                async with connection.transaction():
+                    await connection.execute(guards.TURN)
+                    await connection.execute(f"set local role {guards.OWNER_ROLE}")
+                    for statement in _made():
+                        await _make_again(connection, statement)
+    finally:
+        await connection.close()
+
+
+async def _make_again(connection: asyncpg.Connection[asyncpg.Record], statement: str) -> None:
+    made = _CREATED.match(statement)
+    if made is None:
+        await connection.execute(statement)
+        return
+    what, name = made.groups()
+    try:
+        async with connection.transaction():
+            again = "create" if what == "type" else "create or replace"
+            await connection.execute(_CREATED.sub(rf"{again} \1 \2", statement, count=1))
+    except asyncpg.DuplicateObjectError:  # a type
+        return
+    except (asyncpg.InvalidTableDefinitionError, asyncpg.InsufficientPrivilegeError):
+        # A view that has other columns, or what belongs to somebody else: it goes, where the user may see to that.
+        role = await connection.fetchval("select current_user")
+        await connection.execute(f"set local role none; drop {what} {name}; set local role {role}")
+        await connection.execute(statement)
 
 
 async def _bound_readers(url: str) -> None:
@@ -187,28 +230,33 @@ async def downgrade(url: str, revision: str) -> None:
     await _as_owner(url, lambda connection: command.downgrade(_config(connection), revision))
 
 
+def _made() -> list[str]:
+    """Return the statements that make all but the tables."""
+    return [
+        *verification.VIEWS,
+        *guards.TRIGGERS,
+        *guards.PRIVILEGES,
+        *guards.COMMENTS,
+        *verification.COMMENTS,
+        *projecting.SCHEMA,
+        *projecting.PRIVILEGES,
+        *projecting.COMMENTS,
+        *delivery.PRIVILEGES,
+        *delivery.COMMENTS,
+        *holding.PRIVILEGES,
+        *holding.COMMENTS,
+        *kind_analytics.PRIVILEGES,
+        *kind_analytics.COMMENTS,
+        *analytics.statements(),
+    ]
+
+
 async def create_fresh(url: str) -> None:
     """Make the newest schema without the migrations, for comparison with what they make."""
 
     def create(connection: SyncConnection) -> None:
         METADATA.create_all(connection)
-        for statement in (
-            *verification.VIEWS,
-            *guards.TRIGGERS,
-            *guards.PRIVILEGES,
-            *guards.COMMENTS,
-            *verification.COMMENTS,
-            *projecting.SCHEMA,
-            *projecting.PRIVILEGES,
-            *projecting.COMMENTS,
-            *delivery.PRIVILEGES,
-            *delivery.COMMENTS,
-            *holding.PRIVILEGES,
-            *holding.COMMENTS,
-            *kind_analytics.PRIVILEGES,
-            *kind_analytics.COMMENTS,
-            *analytics.statements(),
-        ):
+        for statement in _made():
             connection.exec_driver_sql(statement)
         command.stamp(_config(connection), "head")
         for statement in guards.VERSION_TABLE:
