@@ -494,3 +494,19 @@ def test_a_log_that_breaks_the_rules_makes_no_files(
     assert done.code == 1
     assert "WorldCreated stands at seq 1 alone; a log that does not verify makes no export" in done.err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_experiment_with_a_tampered_run(on: Cli, tmp_path: Path, database_url: str) -> None:
+    """Of an experiment, a run whose log does not verify is named and left out; the others are exported, exit code 1."""
+    folders = [write_run(tmp_path / name, rounds(1, 2)) for name in ("A", "B", "C")]
+    assert on("import", "social-rl", *map(str, folders), "--experiment", "e").code == 0
+    _, broken, _ = worlds = sorted(_worlds(on, "--experiment", "e"))
+    sql(database_url, UNGUARDED, f"update effects set kind = 'X' where world_id = '{broken}' and global_seq = 5")
+    done = on("export", "social-rl", "--experiment", "e", "-o", str(tmp_path / "out"), "--quiet")
+    assert len(worlds) == 3
+    assert done.code == 1
+    assert done.err.startswith(f"worldledger: world {broken}, seq 5: column kind is 'X'")
+    assert done.err.endswith("a log that does not verify makes no export\n")
+    assert {path.name: content(path) for path in (tmp_path / "out").iterdir()} == {
+        path.name: content(path) for path in (folders[0], folders[2])
+    }

@@ -124,6 +124,9 @@ and `/metrics` an address that asks more often than it may (100 times a minute, 
 answered 429 `rate_limited` with `Retry-After`; `RateLimit-Policy` and `RateLimit` of each answer say how it stands.
 Clients on the service's own machine may ask as often as they like.
 
+Write integers in a body without a fraction: `1.0`, which JSON Schema counts as an integer, may be refused where one is
+expected.
+
 There is no authentication yet: the service listens on the loopback address unless told otherwise, and whoever
 reaches it may read and append.
 """

@@ -16,6 +16,8 @@ Piece = tuple[str, str]
 
 #: Longest value that is shown whole.
 _MOST: Final = 160
+#: No column is made narrower than this so that others fit.
+_NARROWEST: Final = 8
 #: Lines that are written at once.
 _AT_ONCE: Final = 500
 _STYLES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -58,6 +60,16 @@ def shown(value: Any, most: int = _MOST) -> str:
 def cut(text: str, most: int) -> str:
     """Leave out the end of a text that is too long."""
     return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
+
+
+def fitted(widths: Sequence[int], screen: int, gap: int) -> list[int]:
+    """Return the widths of columns, the widest ones made narrower, so that they and the gaps between fit a screen."""
+    widths = list(widths)
+    over = sum(widths) + gap * (len(widths) - 1) - screen
+    while over > 0 and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+        over -= 1
+    return widths
 
 
 def width(text: str) -> int:

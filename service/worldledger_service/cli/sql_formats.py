@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Typ
 from worldledger.columns import unique_names
 from worldledger.errors import SimulationError
 from worldledger_service.cli.files import written_whole
-from worldledger_service.cli.layout import cut, width
+from worldledger_service.cli.layout import cut, fitted, screen_width, width
 from worldledger_service.cli.output import plain
 
 if TYPE_CHECKING:
@@ -66,10 +66,14 @@ class _Lines:
 
 
 class _Table(_Lines):
-    """Aligned columns, as psql shows them, doubles to six digits behind the point; all rows are held until the end."""
+    """Aligned columns, as psql shows them, doubles to six digits behind the point; all rows are held until the end.
 
-    def __init__(self, write: Write) -> None:
+    Where they are wider than the ``screen``, long cells are cut.
+    """
+
+    def __init__(self, write: Write, screen: int | None = None) -> None:
         super().__init__(write)
+        self._screen = screen
         self._rows: list[list[str]] = []
 
     def begin(self, columns: Sequence[Column]) -> None:
@@ -83,8 +87,11 @@ class _Table(_Lines):
             self._rows.append([_rounded(cell or "") if is_double else _shown(cell or "") for cell, is_double in cells])
 
     def end(self) -> None:
-        head, *rest = self._rows
         sizes = [max(map(width, cells)) for cells in zip(*self._rows, strict=True)]
+        if self._screen is not None:
+            sizes = fitted(sizes, self._screen - 2, len(" | "))
+            self._rows = [[cut(*cell) for cell in zip(cells, sizes, strict=True)] for cells in self._rows]
+        head, *rest = self._rows
         lines = [" | ".join(_padded(cell, size, centre=True) for cell, size in zip(head, sizes, strict=True))]
         lines.append("-+-".join("-" * size for size in sizes))
         for row in rest:
@@ -262,7 +269,13 @@ def written(form: Format, output: str, *, escape: bool = True, force: bool = Fal
     ``escape``: whether texts in CSV that a spreadsheet would take for formulas are kept from it.
     """
     with written_whole(output, force=force) as write:
-        writer = _Csv(write, escape=escape) if form == "csv" else FORMATS[form].writer(write)
+        writer: Writer
+        if form == "csv":
+            writer = _Csv(write, escape=escape)
+        elif form == "table" and output == "-":
+            writer = _Table(write, screen_width())
+        else:
+            writer = FORMATS[form].writer(write)
         try:
             yield writer
         except BaseException:

@@ -14,6 +14,7 @@ from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_l
 from worldledger_service.api.problems import InvalidParameterError
 
 from worldledger.drafts import MAX_WORD
+from worldledger.near import meant
 from worldledger_chess.api.problems import AgentNotFoundError
 from worldledger_chess.api.shapes import AgentPage, AgentStats
 from worldledger_chess.store.read_models import ReadModels
@@ -86,7 +87,11 @@ async def get_agent_stats(
     if experiment is not None:
         check_text("experiment", experiment)
     found = services(request)
-    stats = await viewed(found, lambda: ReadModels(found.store.reader).agent_stats(agent_id, experiment=experiment))
+    models = ReadModels(found.store.reader)
+    stats = await viewed(found, lambda: models.agent_stats(agent_id, experiment=experiment))
     if stats is None:
-        raise AgentNotFoundError(f"no agent {agent_id!r} has acted in any world", agent_id=agent_id)
+        alike = await viewed(found, lambda: models.near_agents(agent_id))
+        more = {"near": alike} if alike else {}
+        what = f"no agent {agent_id!r} has acted in any world{meant(alike)}"
+        raise AgentNotFoundError(what, agent_id=agent_id, **more)
     return Response(to_json(stats), 200, {"Cache-Control": REVALIDATE}, "application/json")

@@ -166,8 +166,12 @@ async def list_games(
     position = shown[-1]["world_id"] if len(rows) > wanted else None
     headers = {"Cache-Control": REVALIDATE, **({} if position is None else next_link(request, after=position))}
     page: dict[str, Any] = {"games": shown, "next_after": position}
-    if experiment is not None and not shown and not after:
-        guesses = await reading(found.store.outages, found.store.near_experiments(experiment))
+    if not shown and not after:
+        guesses: list[str] = []
+        if experiment is not None:
+            guesses += await reading(found.store.outages, found.store.near_experiments(experiment))
+        if agent is not None:
+            guesses += await viewed(found, lambda: models.near_agents(agent))
         page |= {"near": guesses} if guesses else {}
     return _json(page, headers)
 

@@ -21,7 +21,10 @@ class GameNotFoundError(SimulationError):
 
 
 class AgentNotFoundError(SimulationError):
-    """No agent of that name has acted in any world, as far as projections have come; details: ``agent_id``."""
+    """No agent of that name has acted in any world, as far as projections have come.
+
+    Details: ``agent_id``; ``near`` has the names of agents that are like it.
+    """
 
     code = "agent_not_found"
 

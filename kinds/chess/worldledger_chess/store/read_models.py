@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from worldledger_service.store.read_models import Row, fetch_views
 
+from worldledger.near import near
+
 if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
 
@@ -40,6 +42,7 @@ where agent_id = $1 and experiment = $2
 group by agent_id
 """
 
+_GUESSED: Final = 1000
 AGENT_KNOWN: Final = "select 1 from projections.agents where agent_id = $1 limit 1"
 
 
@@ -105,6 +108,12 @@ class ReadModels:
     async def agents(self, *, after: str = "", limit: int = 100) -> list[Row]:
         """Return a page of agents by name, each with what it did in all worlds together."""
         return await self._fetch(AGENTS, after, limit)
+
+    async def near_agents(self, agent_id: str) -> list[str]:
+        """Return the agents, of the first 1,000 by name, that may have been meant by one that is not there."""
+        if await self._fetch(AGENT_KNOWN, agent_id):
+            return []
+        return near(agent_id, [row["agent_id"] for row in await self.agents(limit=_GUESSED)])
 
     async def agent_stats(self, agent_id: str, *, experiment: str | None = None) -> Row | None:
         """Return an agent's AgentStats over all games, or those of an experiment; None where no projection knows it.

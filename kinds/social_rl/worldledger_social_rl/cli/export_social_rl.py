@@ -83,20 +83,20 @@ def command(
     _require_room(output, force=force)
 
     unreadable: list[Finding] = []
+    tampered: list[str] = []
 
     async def work(store: Store) -> None:
         for record, folder in await _chosen(store, world, experiment, output, unreadable):
             _require_room(folder, force=force)
-            await _export(store, record, folder, quiet=quiet, is_only=world is not None)
+            try:
+                await _export(store, record, folder, quiet=quiet, is_only=world is not None)
+            except TamperedError as error:
+                tampered.append(f"{error.message}; a log that does not verify makes no export")
 
-    try:
-        with_store(target(ctx, database_url, home), work)
-    except TamperedError as error:
-        say(f"{error.message}; a log that does not verify makes no export")
-        raise typer.Exit(1) from None
-    for finding in unreadable:
-        say(finding.error().message)
-    if unreadable:
+    with_store(target(ctx, database_url, home), work)
+    for what in [*tampered, *(finding.error().message for finding in unreadable)]:
+        say(what)
+    if tampered or unreadable:
         raise typer.Exit(1)
 
 

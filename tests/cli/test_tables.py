@@ -1,0 +1,39 @@
+"""Tables on a terminal: a row is a line of it, and what is too long ends in an ellipsis."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .conftest import Cli
+from .helpers import seed
+
+_LONG = "a-world-with-a-name-that-takes-more-than-half-of-a-screen-by-itself"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("worlds",),
+        ("kind", "list"),
+        ("sql", "--list"),
+        ("sql", "select world_id, kind, effect from effects"),
+    ],
+)
+def test_a_row_is_a_line(on: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+    """On a terminal of 80 columns no line is longer, and long texts are cut; elsewhere, and with --json, they are whole."""
+    seed(database_url, _LONG, 2)
+    whole = on(*command)
+    for place in ("rows", "sql_formats"):
+        monkeypatch.setattr(f"worldledger_service.cli.{place}.screen_width", lambda: 80)
+    shown = on(*command)
+    assert (shown.code, shown.err) == (whole.code, whole.err)
+    lines = shown.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert max(map(len, whole.out.splitlines())) > 80
+    assert any("…" in line for line in lines)
+    assert len(lines) <= len(whole.out.splitlines())
+    if command == ("worlds",):
+        assert any(line.startswith(_LONG[:16]) for line in lines)  # by which commands find it
+        assert json.loads(on(*command, "--json").out)[0]["world_id"] == _LONG
