@@ -22,7 +22,7 @@ _LONG = "a-world-with-a-name-that-takes-more-than-half-of-a-screen-by-itself"
     ],
 )
 def test_a_row_is_a_line(on: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
-    """On a terminal of 80 columns no line is longer, and long texts are cut; elsewhere, and with --json, they are whole."""
+    """On a terminal of 80 columns no line is longer, and long texts are cut; elsewhere and with --json none is."""
     seed(database_url, _LONG, 2)
     whole = on(*command)
     for place in ("rows", "sql_formats"):

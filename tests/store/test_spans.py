@@ -120,7 +120,7 @@ async def test_a_log_that_holds_is_verified_in_spans(
                 noted=positions[start[0] + 1 :],
                 is_full=jobs == 3,
                 workers=workers,
-                progress=lambda *news, told=told: told.append(news),  # type: ignore[misc]
+                progress=lambda *news, told=told: told.append(news),
             )
             count = len(positions) - 1 - start[0]
             assert (verdict.finding, verdict.position, verdict.effects) == (None, positions[-1], count)
@@ -144,7 +144,9 @@ async def test_attacks_are_told_alike(
 ) -> None:
     """Whatever is done to a log, and wherever the cuts lie, the finding is the one of a single process."""
     attacks: dict[str, Sequence[str]] = {name: statements for name, (statements, *_) in ATTACKS.items()}
-    attacks |= {name: [done.replace("'a1'", "'agent'")] for name, (done, *_) in TAMPERINGS.items() if "several" not in done}
+    attacks |= {
+        name: [done.replace("'a1'", "'agent'")] for name, (done, *_) in TAMPERINGS.items() if "several" not in done
+    }
     async with guards_down(database_url) as intruder:
         for number, (attack, statements) in enumerate({**attacks, **ACROSS}.items()):
             with subtests.test(attack=attack):

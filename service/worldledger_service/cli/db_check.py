@@ -33,6 +33,6 @@ def command(
         mended = sum(map(mendable, findings))
         if mended:
             which = "makes these right" if mended == len(findings) else f"makes {mended} of these right"
-            say(f"`worldledger db upgrade` {which}: it makes views, functions, triggers, comments and privileges again")
+            say(f"`worldledger db upgrade` {which}: it makes views, functions, triggers and privileges again")
         raise typer.Exit(1)
     put("the database is as it should be")

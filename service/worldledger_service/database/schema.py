@@ -149,7 +149,7 @@ async def upgrade(url: str, revision: str = "head") -> None:
 
     Two upgrades at once queue up; the second finds nothing to do. All or nothing. What readers may do beyond reading is
     taken away at every upgrade, as far as the user may (`readers.BOUNDS`). In a database that is up to date, views,
-    functions, triggers, comments and privileges that are missing or changed are made again.
+    functions, triggers and privileges that are missing or changed are made again.
     At the newest revision the views that the installed kinds of worlds bring are applied, too, those of each kind by
     themselves (`analytics.of_kinds`).
 

@@ -165,19 +165,31 @@ def _version(record: Recorded | None) -> int:
 async def apply(url: str) -> None:
     """Bring the views of all installed kinds to the version that these bring: each kind's all or nothing.
 
-    A kind that cannot be applied does not keep the others from it. Raises InvalidKindError, which says what to do for
+    Where views of a kind are missing, or others than its files make, all of the kind are made again. A kind that cannot
+    be applied does not keep the others from it. Raises InvalidKindError, which says what to do for
     each that cannot be; or StoreUnavailableError.
     """
     connection = await connect_one(url, application_name=_APPLICATION)
     try:
         with explained(url):
-            if not await pending(connection):
+            is_pending = await pending(connection)
+            try:
+                await connection.execute(f"set role {OWNER_ROLE}")
+            except asyncpg.InsufficientPrivilegeError:
+                if is_pending:
+                    raise
+                return  # `findings` lists what is damaged
+            damaged = await _damaged(connection)
+            if not damaged and not is_pending:
                 return
-            await connection.execute(f"set role {OWNER_ROLE}")
             refused: list[InvalidKindError] = []
             for bring in brought().values():
                 try:
                     async with connection.transaction():
+                        if bring.kind in damaged:
+                            await connection.execute(TURN)
+                            await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+                            await _drop(connection, damaged[bring.kind])
                         await _apply(connection, bring)
                 except InvalidKindError as error:
                     refused.append(error)
@@ -185,6 +197,28 @@ async def apply(url: str) -> None:
         await connection.close()
     if refused:
         raise InvalidKindError("; ".join(error.message for error in refused), kind=refused[0].details["kind"])
+
+
+async def _damaged(connection: Connection) -> dict[str, Recorded]:
+    """Return the kinds whose views are of the right version, and not what their files make."""
+    found: dict[str, Recorded] = {}
+    if not await connection.fetchval(_MAY_COMPARE):
+        return found
+    bringing = brought()
+    for kind, record in (await recorded(connection)).items():
+        bring = bringing.get(kind)
+        if bring is None or state(bring, record) != "current":
+            continue
+        work = connection.transaction()
+        await work.start()
+        try:
+            if await _differences(connection, bring, record.version, record.views):
+                found[kind] = record
+        except asyncpg.PostgresError:  # told by `findings`
+            continue
+        finally:
+            await work.rollback()
+    return found
 
 
 async def _apply(connection: Connection, bring: Analytics) -> None:
