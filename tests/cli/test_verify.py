@@ -330,13 +330,13 @@ def test_processes_share_a_long_log(on: Cli, database_url: str, monkeypatch: pyt
     alone = on("verify", "w", "--jobs", "1")
     assert alone.code == 0
     held: list[int] = []
-    hold = verify._Workers.hold
+    hold = verify.SpanWorkers.hold
 
-    async def counted(self: verify._Workers, spans: Sequence[Span], hear: Hear) -> bool:
+    async def counted(self: verify.SpanWorkers, spans: Sequence[Span], hear: Hear) -> bool:
         held.append(len(spans))
         return await hold(self, spans, hear)
 
-    monkeypatch.setattr(verify._Workers, "hold", counted)
+    monkeypatch.setattr(verify.SpanWorkers, "hold", counted)
     assert on("verify", "w", "--jobs", "3") == alone
     assert held == []  # too short to be worth a process
     monkeypatch.setattr("worldledger_service.store.verification._SPAN", 150)

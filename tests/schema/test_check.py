@@ -354,10 +354,10 @@ MENDED = {
     "a trigger may be passed by": "alter table heads enable trigger heads_no_delete",
     "a privilege is revoked": "revoke insert on effects from worldledger_service",
     "a comment is changed": "comment on view analytics.effects is 'x'",
-    "a view of a kind is dropped": "drop view analytics.kind_move_made",
+    "a view of a kind is dropped": "drop view analytics.game_started",
     "a view of a kind is another one": """
-        drop view analytics.kind_move_made; set role worldledger_owner;
-        create view analytics.kind_move_made as select 1 as x; reset role
+        drop view analytics.game_started; set role worldledger_owner;
+        create view analytics.game_started as select 1 as x; reset role
     """,
 }
 #: What it leaves.

@@ -112,7 +112,7 @@ def command(
         verify_file(file, noted, max_effect_bytes=where.settings.max_effect_bytes, as_json=as_json, quiet=quiet)
         return
     with progress_bar("verifying", quiet=quiet or as_json) as tell, database(where) as url:
-        workers = _Workers(url, where.settings, min(_PROCESSES, processors()) if jobs is None else jobs)
+        workers = SpanWorkers(url, where.settings, min(_PROCESSES, processors()) if jobs is None else jobs)
         run = _Run(names, noted, trusted, tell, is_full=full, workers=workers)
         with json_list() if as_json else nullcontext() as item:
 
@@ -139,7 +139,7 @@ def _check_usage(names: list[str], *, every: bool, noted: bool, start: str | Non
         raise typer.BadParameter("a file is always verified as a whole: --from is of no use with --file")
 
 
-class _Workers:
+class SpanWorkers:
     """Other processes that verify spans of one world at a time."""
 
     def __init__(self, url: str, settings: Settings, jobs: int) -> None:
@@ -180,7 +180,7 @@ class _Run:
         tell: Tell,
         *,
         is_full: bool,
-        workers: _Workers,
+        workers: SpanWorkers,
     ) -> None:
         self._names = names
         self._noted = noted
