@@ -208,8 +208,11 @@ def test_check(on: Cli, database_url: str) -> None:
     assert on("db", "check") == (0, "the database is as it should be\n", "")
     sql(database_url, "drop trigger effects_append_only on effects")
     result = on("db", "check")
-    assert (result.code, result.err) == (1, "")
+    remedy = "`worldledger db upgrade` makes these right: it makes views, functions, triggers and privileges again"
+    assert (result.code, result.err) == (1, f"worldledger: {remedy}\n")
     assert "trigger effects_append_only on effects: missing" in result.out
+    assert on("db", "upgrade").code == 0
+    assert on("db", "check").code == 0
 
 
 def test_check_of_an_empty_database(cli: Cli, empty_database_url: str) -> None:
