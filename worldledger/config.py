@@ -175,7 +175,7 @@ class OrchestratorConfig(BaseModel):
 
     @property
     def token_refill_per_s(self) -> float:
-        """LLM tokens that an agent regains per second; 0.0 where there is no budget."""
+        """LLM tokens that an agent regains per second; 0.0 if there is no budget."""
         return self.token_budget / REFILL_SECONDS if self.tokens_per_s is None else self.tokens_per_s
 
     @property

@@ -1,4 +1,4 @@
-"""Two ways to live in a `World`, here or in a service: step by step, and by messages."""
+"""Two ways to act in a `World`, here or in a service: step by step, and by messages."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from worldledger.errors import RecoveryAction, SimulationError, UnknownGeneratio
 from worldledger.intents import Accepted
 from worldledger.staleness import NOT_GIVEN
 
-# Living in a world step by step, as reinforcement learning does. Source: docs/reference/contracts.md, "Facades".
+# -- step by step, as in reinforcement learning (docs/reference/contracts.md, "Facades") ----------------------------
 
-#: How the reasons begin for which a world cancels what was made from an old view.
+#: The beginning of the reasons with which a world cancels what was made from an old view.
 _STALE: Final = "stale_due_to"
 
 
@@ -51,7 +51,7 @@ class _Seen:
     def __init__(self, most: int) -> None:
         self.deltas = DeltaQueue(most)
         self.view_seq = 0
-        #: the newest that was handed out
+        #: the view_seq of the newest delta that was handed out
         self.context_seq = 0
         self.digest: str | None = None
         self.pump: Pump | None = None
@@ -79,7 +79,7 @@ class _Seen:
                 await future
             finally:
                 del self._waiting[future]
-        await asyncio.sleep(0)  # whoever waits in observe() was there first, and may have been woken just now
+        await asyncio.sleep(0)  # a waiting observe() was there first, and may have been woken just now
         taken: list[ObservationDelta] = []
         while (not taken or taken[-1]["view_seq"] < seq) and (due := self.deltas.get_due(1)):
             taken += due
@@ -93,10 +93,10 @@ class _Seen:
 
 
 class RLFacade(AbstractAsyncContextManager["RLFacade"]):
-    """Acting step by step: observe, submit an intent, get what came of it.
+    """Acts step by step: observe, submit an intent, get its outcome.
 
-    The deltas that `observe` and `step` give of an agent follow each other, beginning after `view`: whoever applies
-    them (`worldledger.deltas.apply_delta`) has the agent's view. Where nobody asks for long, they collapse.
+    The deltas that `observe` and `step` return for an agent are consecutive, beginning after `view`: applying them
+    (`worldledger.deltas.apply_delta`) gives the agent's view. If they are not fetched for long, they collapse.
     """
 
     def __init__(self, world: World, *, max_queued: int = 1000) -> None:
@@ -106,7 +106,7 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         self._steps: dict[str, dict[str, CancelToken]] = {}
 
     async def view(self, agent_id: str) -> View:
-        """Return the agent's whole view as the deltas given so far have made it. Raises UnknownAgentError."""
+        """Return the agent's whole view, as of the deltas returned so far. Raises UnknownAgentError."""
         seen = await self._begin(agent_id)
         view = await self.world.view(agent_id, at_seq=seen.view_seq)
         seen.context_seq = max(seen.context_seq, view.view_seq)
@@ -122,10 +122,10 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         return seen.give(await fitted(self.world, agent_id, await seen.deltas.get()))
 
     async def step(self, agent_id: str, intent: Mapping[str, Any]) -> tuple[Effect, ObservationDelta]:
-        """Submit an intent; return its effect, and one delta from the last view that was given to the one that has it.
+        """Submit an intent; return its effect, and one delta from the last returned view to the one with the effect.
 
-        ``context_seq`` is the newest that was given unless the intent says otherwise; ``req_id`` is random. The step
-        is a generation of that req_id, which `cancel_agent_step` and any other process may cancel. Raises as
+        ``context_seq`` is the newest view_seq that was returned unless the intent says otherwise; ``req_id`` is random.
+        The step is a generation of that req_id, which `cancel_agent_step` and any other process may cancel. Raises as
         `World.submit_intent`, and StepCancelledError.
         """
         seen = await self._begin(agent_id)
@@ -144,7 +144,7 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         work = asyncio.get_running_loop().create_task(self._step(seen, complete, token))
 
         def stop() -> None:
-            # Whether a stale step is too late, the world decides when it looks at the intent.
+            # The world decides whether a stale step is too late, when it judges the intent.
             if not (token.reason or "").startswith(_STALE):
                 work.cancel()
 
@@ -164,9 +164,9 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
                 self._steps.pop(agent_id, None)
 
     async def cancel_agent_step(self, agent_id: str, req_id: str | None = None) -> bool:
-        """Cancel the agent's steps that are under way, or the one of a req_id, wherever it runs; tell if there was one.
+        """Cancel the agent's steps under way, or the one of a req_id, wherever it runs; return whether there was one.
 
-        Whoever awaits a step gets StepCancelledError.
+        A cancelled step raises StepCancelledError.
         """
         steps = self._steps.get(agent_id, {})
         tokens = [token for name, token in list(steps.items()) if req_id in {None, name}]
@@ -211,7 +211,7 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
         deltas = await seen.until(accepted.global_seq)
         if deltas:
             return entry.effect, seen.give(await fitted(self.world, token.agent_id, collapse(deltas)))
-        # Somebody else has been given it by observe(): nothing is left to be done to the view.
+        # observe() has returned it already: the view is up to date.
         if seen.digest is None:
             seen.digest = (await self.world.view(token.agent_id, at_seq=seen.view_seq)).context_digest
         nothing = ObservationDelta(
@@ -250,21 +250,21 @@ def _leave(task: asyncio.Task[_Seen]) -> None:
         seen.end(None)
 
 
-# Living in a world by messages. Source: docs/reference/contracts.md, "Facades".
+# -- by messages (docs/reference/contracts.md, "Facades") -----------------------------------------------------------
 
 
 class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
-    """Living by messages: what agents may observe of what happens, as events of some kinds.
+    """Acts by messages: the events of some kinds that agents observe.
 
-    A message is an effect of any kind that an agent observes as an event: ``Speak``, ``MessageEmitted``, whatever the
-    world's agents agree on. None is lost and each comes once and in order, also where observations had to be collapsed
+    A message is an effect of any kind that an agent observes as an event: ``Speak``, ``MessageEmitted``, or any other
+    that the world's agents agree on. Each arrives exactly once and in order, even if observations had to be collapsed
     or were too large to be sent: those events are read from the log.
     """
 
     def __init__(self, world: World, *, breaker: Callable[[], CircuitBreaker] = CircuitBreaker) -> None:
         self.world = world
         self._breaker = breaker
-        #: the newest that each agent was handed here
+        #: the global_seq of the newest message that each agent was handed here
         self._handed: dict[str, int] = {}
         self._subscriptions: set[MessageSubscription] = set()
 
@@ -277,7 +277,7 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
         schema_version: str = SCHEMA_VERSION,
         req_id: str | None = None,
     ) -> Receipt:
-        """Write a message into the world as its operator; an agent's own words go by `World.submit_intent`.
+        """Write a message into the world as its operator; an agent's own messages go through `World.submit_intent`.
 
         Raises as `World.broadcast_event`.
         """
@@ -296,10 +296,11 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
         return self._handed.get(agent_id)
 
     async def submit_intent(self, agent_id: str, intent: Mapping[str, Any]) -> Accepted:
-        """Submit an intent of an agent that lives by messages; what is missing is filled in.
+        """Submit an intent of an agent that acts by messages; missing members are filled in.
 
         ``context_seq`` is that of the generation of its req_id if one is under way, and otherwise the newest message
-        that was handed to the agent here: before the first it has to name one. Raises as `World.submit_intent`.
+        that was handed to the agent here: before the first one the intent has to name it. Raises as
+        `World.submit_intent`.
         """
         complete = completed(intent, agent_id, self._handed.get(agent_id))
         if "context_seq" not in intent and self.world.generation_context(agent_id, complete["req_id"]) is not None:
@@ -318,11 +319,11 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
         *,
         after_seq: int | None = None,
     ) -> MessageSubscription:
-        """Have a handler called with every message of these kinds (None: all) that the agent observes from now on.
+        """Call a handler with every message of these kinds (None: all) that the agent observes from now on.
 
-        With ``after_seq``, first with those that it observed since then. A handler is a function, or gives an
-        awaitable; it is called in order, one message after the other. An error of it is logged; after some in a row it
-        is left alone for a while (the facade's ``breaker`` says how many and how long). Raises UnknownAgentError.
+        With ``after_seq``, first with those that it observed since then. A handler is a function, or returns an
+        awaitable; it is called in order, one message after the other. Its errors are logged; after some in a row it is
+        not called for a while (the facade's ``breaker`` says how many and how long). Raises UnknownAgentError.
         """
         subscription = MessageSubscription(
             self.world,
@@ -345,7 +346,7 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
     ) -> list[ObservedEvent]:
         """Return messages of the past that the agent could observe, ascending; at most ``limit``.
 
-        Go on with ``after_seq`` the last one's ``global_seq``. Raises UnknownAgentError.
+        Continue with ``after_seq`` set to the last one's ``global_seq``. Raises UnknownAgentError.
         """
         found: list[ObservedEvent] = []
         while len(found) < limit:
@@ -366,10 +367,10 @@ class MessageFacade(AbstractAsyncContextManager["MessageFacade"]):
         *,
         after_seq: int | None = None,
     ) -> ObservedEvent:
-        """Wait for the agent's next message of these kinds, at most ``timeout`` seconds, and give it.
+        """Wait for the agent's next message of these kinds, at most ``timeout`` seconds, and return it.
 
-        The next is the first to come from now on, or the first after ``after_seq``, which may be there already. Raises
-        TimeoutError, UnknownAgentError, and what keeps the world from being observed any further.
+        The next is the first to arrive from now on, or the first after ``after_seq``, which may exist already. Raises
+        TimeoutError, UnknownAgentError, and the error that ends the observation of the world.
         """
         found: asyncio.Future[ObservedEvent] = asyncio.get_running_loop().create_future()
 

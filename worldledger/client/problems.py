@@ -64,7 +64,7 @@ def new_backoff() -> Backoff:
 
 
 def seconds_to_wait(error: SimulationError) -> float:
-    """Return the seconds after which the service says to try again; 0 where it does not say."""
+    """Return the seconds after which the service says to try again; 0 if it does not say."""
     said = error.details.get("retry_after_s")
     return float(said) if isinstance(said, int | float) else 0.0
 

@@ -230,7 +230,7 @@ class RateLimitedError(SimulationError):
     recovery = RecoveryAction.RETRY_WITH_DELAY
 
 
-# Errors of questions in SQL: queries that are refused, and those that take too long.
+# -- errors of SQL queries: refused ones, and those that take too long ------------------------------------------
 
 
 class QueryRefusedError(SimulationError):

@@ -41,7 +41,7 @@ from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves
 from worldledger_chess.store.read_models import ReadModels
 
-# Waiting for a projection of games: until it has read what was appended, or come to a game at all.
+# -- waiting for a projection of games: until it has read an append, or reached a game -----------------------------
 
 MinSeq = Annotated[
     int | None,

@@ -11,7 +11,7 @@ from worldledger.errors import SimulationError
 from worldledger_chess.arena.errors import ArenaFullError, GameNotLiveError, InvalidMoveRequestError, NoSuchGameError
 from worldledger_chess.arena.players import InvalidPlayerError, PlayerError, UnknownPlayerError
 
-# Errors of the routes of chess.
+# -- errors of the routes of chess ------------------------------------------------------------------------------
 
 
 class GameNotFoundError(SimulationError):

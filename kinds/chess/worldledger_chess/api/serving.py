@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from worldledger_chess.arena import LiveGame
 
 
-# What the live games of a process tell Prometheus.
+# -- metrics of the live games of a process, for Prometheus ------------------------------------------------------
 
 
 class OfGames(Collector):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from worldledger_service.report.snapshot import Snapshot
 
 
-# About games of chess.
+# -- queries ----------------------------------------------------------------------------------------------------
 
 #: How the games ended. From analytics.games.
 ENDINGS: Final = """

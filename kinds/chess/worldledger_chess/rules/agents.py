@@ -82,7 +82,7 @@ _Count: TypeAlias = Annotated[int, Field(ge=0, le=MAX_INT)]
 class AgentStats(BaseModel):
     """How an agent has played, over the games that have ended; seconds.
 
-    ``average_thinking_time`` is over the moves whose time is known, 0.0 where there are none.
+    ``average_thinking_time`` is over the moves whose time is known, 0.0 if there are none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
