@@ -69,7 +69,7 @@ class Lane:
 
     ``worlds`` is the number of worlds of each build that are considered for one batch: about as many as it usually
     takes. ``builds`` are those of the last batch, ``writing`` is that batch while it is being written. ``progressed``
-    tells whether the round wrote anything.
+    tells whether the round made progress.
     """
 
     after: str = ""
