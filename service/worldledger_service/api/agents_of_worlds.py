@@ -34,7 +34,7 @@ from worldledger_service.api.inhabitants import (
     view_of,
 )
 from worldledger_service.api.openapi import Body, GlobalSeq, Shape, Word, header, json_of, problems
-from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link, once
+from worldledger_service.api.parameters import Limit, Text, WorldName, next_link, once
 from worldledger_service.api.routing import EscapedRoute, segment
 
 # -- shapes ------------------------------------------------------------------------------------------------
@@ -212,13 +212,10 @@ async def register_agent(request: Request, world: WorldName, body: Registration)
 async def list_world_agents(
     request: Request,
     world: WorldName,
-    after: Annotated[
-        str, Query(max_length=MAX_WORD, description="Agents whose names come after this.", json_schema_extra=NO_NUL)
-    ] = "",
+    after: Annotated[Text, Query(max_length=MAX_WORD, description="Agents whose names come after this.")] = "",
     limit: Limit = None,
 ) -> Response:
     """Return a page of the agents that are registered in a world, sorted by name."""
-    check_text("after", after)
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
     inhabited = await found.worlds.get(world)

@@ -23,7 +23,6 @@ from worldledger_service.api.inhabitants import (
     ReqId,
     StalenessThreshold,
     Wait,
-    check_word,
     known_agent,
     within,
 )
@@ -146,7 +145,6 @@ async def begin_generation(request: Request, world: WorldName, agent_id: AgentId
     to has the same `req_id` and ends it; it has the generation's context unless it names its own.
     """
     found = services(request)
-    check_word("agent_id", agent_id)
     req_id, context_seq = body.req_id, body.context_seq
     threshold = body.staleness_threshold if "staleness_threshold" in body.model_fields_set else NOT_GIVEN
     inhabited = await found.worlds.get(world)
@@ -200,7 +198,6 @@ async def cancel_generation(request: Request, world: WorldName, agent_id: AgentI
     found = services(request)
     inhabited = await found.worlds.get(world)
     await known_agent(found, inhabited, agent_id)
-    check_word("req_id", req_id)
     await inhabited.cancel_generation(agent_id, req_id)
     token = inhabited.generation(agent_id, req_id)
     if token is not None:
@@ -229,7 +226,7 @@ async def _token(request: Request, world_id: str, agent_id: str, req_id: str) ->
     found = services(request)
     world = await found.worlds.get(world_id)
     await known_agent(found, world, agent_id)
-    token = world.generation(agent_id, check_word("req_id", req_id))
+    token = world.generation(agent_id, req_id)
     if token is None:
         raise UnknownGenerationError(agent_id, req_id)
     return token

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import orjson
 from fastapi import Path, Query
-from pydantic import BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
 from worldledger import observation
@@ -21,8 +22,8 @@ from worldledger.observation import View
 from worldledger.staleness import MAX_ABOUT
 from worldledger_service.api.context import Services
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, PatchOperation, Shape, Word
-from worldledger_service.api.parameters import NO_NUL, check_text, finite
-from worldledger_service.api.problems import InvalidParameterError, PositionAheadError
+from worldledger_service.api.parameters import NO_NUL, finite, held
+from worldledger_service.api.problems import PositionAheadError
 from worldledger_service.api.streaming import disconnected
 from worldledger_service.runtime.guarding import reading
 
@@ -112,13 +113,20 @@ PATIENCE: Final = 2.0
 PAGE_BYTES: Final = 4 * 1024 * 1024
 
 
+def word(text: str) -> str:
+    """Let a text pass that an agent or a request may be called."""
+    if not 0 < len(text) <= MAX_WORD:
+        raise PydanticCustomError("word", "must have 1 to {most} characters", {"most": MAX_WORD})
+    return held(text)
+
+
 def _word(description: str) -> Any:
     schema = {"minLength": 1, "maxLength": MAX_WORD, **NO_NUL}
     return Path(description=f"{description}, percent-encoded (`/` is `%2F`).", json_schema_extra=schema)
 
 
-AgentId = Annotated[str, _word("The agent's id")]
-ReqId = Annotated[str, _word("The generation's req_id")]
+AgentId = Annotated[str, AfterValidator(word), _word("The agent's id")]
+ReqId = Annotated[str, AfterValidator(word), _word("The generation's req_id")]
 Wait = Annotated[
     float,
     BeforeValidator(finite),
@@ -126,20 +134,11 @@ Wait = Annotated[
 ]
 
 
-def check_word(parameter: str, value: str) -> str:
-    """Return a path parameter back if an agent or a request may be called so. Raises InvalidParameterError."""
-    if not 0 < len(value) <= MAX_WORD:
-        raise InvalidParameterError(parameter, f"must have 1 to {MAX_WORD} characters", "path")
-    check_text(parameter, value, "path")
-    return value
-
-
 async def known_agent(found: Services, world: Orchestrator, agent_id: str) -> Mapping[str, Any]:
     """Return what is known of an agent, also where another process has registered it a moment ago.
 
-    Raises InvalidParameterError and UnknownAgentError.
+    Raises UnknownAgentError.
     """
-    check_word("agent_id", agent_id)
     known = (await world.agents()).get(agent_id)
     if known is None:
         record = await reading(found.store.outages, found.store.world(world.world_id))

@@ -28,7 +28,6 @@ from worldledger_service.api.inhabitants import (
     ObservationDelta,
     ObservedEvent,
     Wait,
-    check_word,
     delta_of,
     etag_of,
     observation_event,
@@ -46,7 +45,6 @@ from worldledger_service.api.parameters import (
     UntilSeq,
     WorldName,
     check_reached,
-    check_text,
     next_link,
     once,
     one_moment,
@@ -137,7 +135,6 @@ async def get_view(
 
     Only the agent itself may keep it: shared caches are told not to.
     """
-    check_word("agent_id", agent_id)
     moment = one_moment(at, at_seq=at_seq, turn=turn)
     found = services(request)
     if moment not in {HEAD, Moment(seq=at_seq)}:
@@ -199,7 +196,6 @@ async def get_observations(
     it. Where none is named, the answer has the present `view` to begin with. With `Accept: text/event-stream` it is a
     stream; a client that was cut off continues after the last `id` it got.
     """
-    check_word("agent_id", agent_id)
     found = services(request)
     parameter, where = "after", "query"
     if last_event_id is not None:
@@ -297,8 +293,6 @@ async def get_observed_events(
 
     What is told by patches alone (entities that came, changed, moved or went) is no event.
     """
-    check_word("agent_id", agent_id)
-    check_text("kind", kind)
     found = services(request)
     record = await reading(found.store.outages, found.store.world(world))
     check_reached("after_seq", after_seq, record)

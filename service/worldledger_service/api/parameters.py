@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Path, Query
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
@@ -52,26 +52,31 @@ Seq = Annotated[int, whole(1), Path(ge=1, le=MAX_INT, description="The effect's 
 AfterSeq = Annotated[int, whole(0), Query(ge=0, le=MAX_INT, description="Give effects after this global_seq.")]
 UntilSeq = Annotated[int | None, whole(0), Query(ge=0, le=MAX_INT, description="Give effects up to this global_seq.")]
 Limit = Annotated[int | None, whole(1), Query(ge=1, le=MAX_INT, description="Give at most this many.")]
-#: How OpenAPI says that a text has no NUL character; `check_text` is what refuses it.
+
+
+def held(text: str) -> str:
+    """Let a text pass that PostgreSQL can hold."""
+    try:
+        gate(text)
+    except InvalidEffectError as error:
+        raise PydanticCustomError("text", "{why}", {"why": error.reason}) from None
+    return text
+
+
+#: How OpenAPI says that a text has no NUL character.
 NO_NUL: Final[dict[str, Any]] = {"pattern": r"^[^\u0000]*$"}
+#: A text that PostgreSQL can hold.
+Text = Annotated[str, Field(json_schema_extra=NO_NUL), AfterValidator(held)]
 #: How OpenAPI says what can be a world's name, where a query names one.
 NAMED: Final[dict[str, Any]] = {"pattern": NAME_PATTERN, "maxLength": 200}
 Kind = Annotated[
-    str | None,
-    Query(min_length=1, max_length=MAX_WORD, description="Give effects of this kind only.", json_schema_extra=NO_NUL),
+    Text | None,
+    Query(min_length=1, max_length=MAX_WORD, description="Give effects of this kind only."),
 ]
 SourceId = Annotated[
-    str | None,
-    Query(min_length=1, max_length=MAX_WORD, description="Give effects of this source only.", json_schema_extra=NO_NUL),
+    Text | None,
+    Query(min_length=1, max_length=MAX_WORD, description="Give effects of this source only."),
 ]
-
-
-def check_text(parameter: str, value: str | None, where: str = "query") -> None:
-    """Raise InvalidParameterError for text that PostgreSQL cannot hold."""
-    try:
-        gate(value)
-    except InvalidEffectError as error:
-        raise InvalidParameterError(parameter, error.reason, where) from None
 
 
 def check_reached(parameter: str, seq: int, record: WorldRecord, where: str = "query") -> None:

@@ -25,16 +25,15 @@ from worldledger_service.api.effects import _DRAFT
 from worldledger_service.api.openapi import CHECKSUM, UUID, GlobalSeq, Near, Shape, Word, header, json_of, problems
 from worldledger_service.api.parameters import (
     NAMED,
-    NO_NUL,
     AfterSeq,
     Kind,
     Limit,
     Seq,
     SourceId,
+    Text,
     UntilSeq,
     WorldName,
     check_reached,
-    check_text,
     next_link,
     once,
     whole,
@@ -179,8 +178,6 @@ async def read_effects(
     goes wrong on the way, the connection is cut and the response has no proper end. What has a fixed `until_seq`
     that the world has reached may be cached for ever.
     """
-    check_text("kind", kind)
-    check_text("source_id", source_id)
     found = services(request)
     record = await found.store.world(world)
     check_reached("after_seq", after_seq, record)
@@ -429,10 +426,8 @@ async def stream_effects(
         str | None, Query(min_length=1, description="Give effects of this world only.", json_schema_extra=NAMED)
     ] = None,
     experiment: Annotated[
-        str | None,
-        Query(
-            min_length=1, description="Give effects of the worlds of this experiment only.", json_schema_extra=NO_NUL
-        ),
+        Text | None,
+        Query(min_length=1, description="Give effects of the worlds of this experiment only."),
     ] = None,
     kind: Kind = None,
     source_id: SourceId = None,
@@ -449,8 +444,6 @@ async def stream_effects(
     effect a line. `after_seq` and `until_seq` go with `world`. If something goes wrong on the way, or the service
     stops, the connection is cut and the response has no proper end; whoever leaves ends the query.
     """
-    for name, value in (("experiment", experiment), ("kind", kind), ("source_id", source_id)):
-        check_text(name, value)
     found = services(request)
     headers = {"Cache-Control": REVALIDATE, "Vary": "Accept"}
     if world is not None:

@@ -16,7 +16,7 @@ from worldledger.errors import InvalidConfigError, InvalidDefinitionError
 from worldledger_service.api.answers import REVALIDATE, etag, near_member, not_modified, to_json
 from worldledger_service.api.context import services
 from worldledger_service.api.openapi import Near, Shape, header, json_of, problems
-from worldledger_service.api.parameters import NO_NUL, Limit, WorldName, check_text, next_link, once
+from worldledger_service.api.parameters import Limit, Text, WorldName, next_link, once
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import doing
 from worldledger_service.store import WorldRecord
@@ -107,25 +107,20 @@ async def create_world(request: Request, body: NewWorld) -> Response:
 async def list_worlds(
     request: Request,
     experiment: Annotated[
-        str | None,
+        Text | None,
         Query(
             min_length=1,
             max_length=200,
             description="Give the worlds of this experiment only.",
-            json_schema_extra=NO_NUL,
         ),
     ] = None,
-    after: Annotated[
-        str, Query(max_length=200, description="Give worlds whose names come after this one.", json_schema_extra=NO_NUL)
-    ] = "",
+    after: Annotated[Text, Query(max_length=200, description="Give worlds whose names come after this one.")] = "",
     limit: Limit = None,
 ) -> Response:
     """Return a page of worlds, sorted by name. A page may be shorter than `limit` when configs are large.
 
     A world whose row cannot be read is left out, and named in the service's log; `worldledger verify` reports it.
     """
-    check_text("experiment", experiment)
-    check_text("after", after)
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
     texts: list[bytes] = []

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query
+from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_service.api.answers import REVALIDATE, to_json, viewed
 from worldledger_service.api.context import services
+from worldledger_service.api.inhabitants import word
 from worldledger_service.api.openapi import header, json_of, problems
-from worldledger_service.api.parameters import NO_NUL, Limit, check_text, next_link, once
-from worldledger_service.api.problems import InvalidParameterError
+from worldledger_service.api.parameters import NO_NUL, Limit, Text, next_link, once
 
 from worldledger.drafts import MAX_WORD
 from worldledger.near import meant
@@ -40,13 +41,10 @@ _DEFAULT: Final = 100
 )
 async def list_agents(
     request: Request,
-    after: Annotated[
-        str, Query(max_length=MAX_WORD, description="Agents whose names come after this.", json_schema_extra=NO_NUL)
-    ] = "",
+    after: Annotated[Text, Query(max_length=MAX_WORD, description="Agents whose names come after this.")] = "",
     limit: Limit = None,
 ) -> Response:
     """Return a page of agents, sorted by name: whoever was the source of an effect of any world, and chess players."""
-    check_text("after", after)
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
     rows = await viewed(found, lambda: ReadModels(found.store.reader).agents(after=after, limit=wanted + 1))
@@ -67,25 +65,21 @@ async def get_agent_stats(
     request: Request,
     agent_id: Annotated[
         str,
+        AfterValidator(word),
         Path(
             description="The agent's id, percent-encoded where it has characters that a path cannot.",
             json_schema_extra={"minLength": 1, "maxLength": MAX_WORD, **NO_NUL},
         ),
     ],
     experiment: Annotated[
-        str | None,
-        Query(min_length=1, max_length=200, description="Games of this experiment only.", json_schema_extra=NO_NUL),
+        Text | None,
+        Query(min_length=1, max_length=200, description="Games of this experiment only."),
     ] = None,
 ) -> Response:
     """Return an agent's AgentStats: a game counts once it has ended, and who played none has zeros.
 
     They are over all worlds, or those of an experiment: a game that was imported into two experiments is two worlds.
     """
-    if not 0 < len(agent_id) <= MAX_WORD:
-        raise InvalidParameterError("agent_id", f"must have 1 to {MAX_WORD} characters", "path")
-    check_text("agent_id", agent_id, "path")
-    if experiment is not None:
-        check_text("experiment", experiment)
     found = services(request)
     models = ReadModels(found.store.reader)
     stats = await viewed(found, lambda: models.agent_stats(agent_id, experiment=experiment))

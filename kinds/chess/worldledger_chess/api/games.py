@@ -15,7 +15,7 @@ from worldledger_projections.base import Projection
 from worldledger_service.api.answers import REVALIDATE, as_told, not_modified, to_json, viewed
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import header, json_of, problems
-from worldledger_service.api.parameters import NO_NUL, Limit, check_reached, check_text, next_link, once, whole
+from worldledger_service.api.parameters import Limit, Text, check_reached, next_link, once, whole
 from worldledger_service.api.problems import ProjectionBehindError
 from worldledger_service.runtime.guarding import reading
 from worldledger_service.store.read_models import Row
@@ -128,33 +128,28 @@ _NEXT: Final = {"Link": header('`rel="next"`: the next page, if there is one.')}
 async def list_games(
     request: Request,
     experiment: Annotated[
-        str | None,
-        Query(min_length=1, max_length=200, description="Games of this experiment only.", json_schema_extra=NO_NUL),
+        Text | None,
+        Query(min_length=1, max_length=200, description="Games of this experiment only."),
     ] = None,
     agent: Annotated[
-        str | None,
+        Text | None,
         Query(
             min_length=1,
             max_length=MAX_WORD,
             description="Games that this agent plays or played, with either colour.",
-            json_schema_extra=NO_NUL,
         ),
     ] = None,
     status: Annotated[
         Literal["in_progress", "checkmate", "stalemate", "draw", "resigned", "timeout"] | None,
         Query(description="Games that stand so."),
     ] = None,
-    after: Annotated[
-        str, Query(max_length=200, description="Games whose names come after this one.", json_schema_extra=NO_NUL)
-    ] = "",
+    after: Annotated[Text, Query(max_length=200, description="Games whose names come after this one.")] = "",
     limit: Limit = None,
 ) -> Response:
     """Return a page of games, sorted by name, as the projection `games` has them.
 
     It follows the logs closely, but not at once: what was appended a moment ago may not be in it yet.
     """
-    for name, text in (("experiment", experiment), ("agent", agent), ("after", after)):
-        check_text(name, text)
     found = services(request)
     wanted = _wanted(found, limit)
     models = ReadModels(found.store.reader)

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Query
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -13,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from worldledger.canonical import MAX_INT
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.api.context import Services
-from worldledger_service.api.inhabitants import PATIENCE, AgentId, known_agent, reading_on
+from worldledger_service.api.inhabitants import PATIENCE, AgentId, known_agent, reading_on, word
 from worldledger_service.api.openapi import problems
 from worldledger_service.api.parameters import WorldName, whole
 from worldledger_service.api.problems import (
@@ -91,6 +92,10 @@ async def _connect(found: Services, scope: Scope, receive: Receive, send: Send) 
     view_seq = _view_seq(scope)
     world_id, agent_id = (scope["path_params"][name] for name in ("world", "agent_id"))
     world = await found.worlds.get(world_id)
+    try:
+        word(agent_id)
+    except PydanticCustomError as error:
+        raise InvalidParameterError("agent_id", error.message(), "path") from None
     await known_agent(found, world, agent_id)
     await world.fold_known(PATIENCE)  # what was acknowledged before the socket was opened is in its first view
     with reading_on("view_seq"):
