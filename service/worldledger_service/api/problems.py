@@ -215,19 +215,18 @@ def in_words(error: Mapping[str, Any]) -> str:
         return f"must be {_WANTED[kind]}, not {_JSON_NAMES.get(type(error['input']), 'something else')}"
     if kind in _SIMPLE:
         return _SIMPLE[kind]
-    if kind == "string_too_short":
+    units = "items" if context.get("field_type") == "List" else "characters"
+    if kind in {"string_too_short", "too_short"}:
         least = context["min_length"]
-        return "must not be empty" if least == 1 else f"must have at least {least} characters"
-    if kind == "string_too_long":
-        return f"must have at most {context['max_length']} characters"
+        return "must not be empty" if least == 1 else f"must have at least {least} {units}"
+    if kind in {"string_too_long", "too_long"}:
+        return f"must have at most {context['max_length']} {units}"
     if kind in _BOUNDS:
         words, limit = _BOUNDS[kind]
         bound = context[limit]
         return f"must be {words} {int(bound) if float(bound).is_integer() else bound}"
     if kind == "string_pattern_mismatch":
         return f"must match {context['pattern']}"
-    if kind == "too_long":
-        return f"must have at most {context['max_length']} items"
     if kind == "literal_error":
         return f"must be {context['expected']}"
     return str(error["msg"])
