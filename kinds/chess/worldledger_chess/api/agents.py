@@ -81,7 +81,6 @@ async def get_agent_stats(
     They are over all worlds, or those of an experiment: a game that was imported into two experiments is two worlds.
     """
     found = services(request)
-    found = services(request)
     models = ReadModels(found.store.reader)
     stats = await viewed(found, lambda: models.agent_stats(agent_id, experiment=experiment))
     if stats is None:
