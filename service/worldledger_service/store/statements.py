@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from worldledger_service.store.sealing import Group
-
 if TYPE_CHECKING:
     import asyncpg
 
     from worldledger_service.database.engine import PooledConnection
+    from worldledger_service.store.sealing import Group
 
 
 # -- append ------------------------------------------------------------------------------------------------
