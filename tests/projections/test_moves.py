@@ -5,16 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import chess
-import chess.variant
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from worldledger_chess.projections.moves import Moves
-from worldledger_chess.projections.play import facts_of
 from worldledger_chess.rules import RULESET
-from worldledger_chess.rules.moves import play_move
-from worldledger_chess.rules.positions import VARIANTS, position
 
 from tests.projections.chess_logs import chess_logs, ended, moved, started, state_of
 from tests.projections.playing import CUTS, Cuts, at, dicts, effects_of, play
@@ -126,37 +120,3 @@ def test_rows_are_the_moves_of_the_fold_wherever_batches_end(log: list[Effect], 
         last = rows[-1]
         assert last["fen"] == board["fen"]
         assert {name: last[name] for name in board["last_move"]} == board["last_move"]
-
-
-@given(st.data())
-def test_the_notations_tell_the_facts(data: st.DataObject) -> None:
-    """What is read from UCI and SAN is what python-chess says of the move, in every variant."""
-    board = position(data.draw(st.sampled_from(sorted(VARIANTS))))
-    for ply in range(1, data.draw(st.integers(1, 40)) + 1):
-        legal = sorted(board.legal_moves, key=chess.Move.uci)
-        if not legal:
-            break
-        # Captures and promotions come up too seldom by themselves.
-        rare = [move for move in legal if move.promotion or board.is_capture(move) or board.is_castling(move)]
-        seldom = data.draw(st.booleans())
-        move = data.draw(st.sampled_from(rare if rare and seldom else legal))
-        made = play_move(board, move, ply=ply, agent_id="a")
-        facts = facts_of(made["uci_notation"], made["san_notation"])._asdict()
-        assert facts == {name: made[name] for name in facts}
-
-
-@pytest.mark.parametrize(
-    ("fen", "uci"),
-    [
-        ("4k3/P7/8/8/8/8/8/R3K3 w Q - 0 1", "a7a8n"),
-        ("1r2k3/P7/8/8/8/8/8/R3K3 w Q - 0 1", "a7b8q"),
-        ("4k3/8/8/8/8/8/8/R3K3 w Q - 0 1", "e1c1"),
-        ("4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 1", "e5d6"),
-        ("4k3/8/8/8/8/8/8/4K3 w - - 0 1", "0000"),
-    ],
-)
-def test_the_notations_tell_the_facts_of_rare_moves(fen: str, uci: str) -> None:
-    """Promotion, castling, en passant and the null move."""
-    made = play_move(chess.Board(fen), chess.Move.from_uci(uci), ply=1, agent_id="a")
-    facts = facts_of(made["uci_notation"], made["san_notation"])._asdict()
-    assert facts == {name: made[name] for name in facts}

@@ -22,6 +22,7 @@ from worldledger_chess.api import problems as of_chess_routes
 from worldledger_chess.api.settings import ChessSettings
 from worldledger_chess.arena import errors as of_games
 from worldledger_chess.arena.players import errors as of_players
+from worldledger_chess.rules.moves import FIELDS as OF_MOVE_MADE
 from worldledger_projections import errors as of_projections
 from worldledger_service import app
 from worldledger_service.api import problems
@@ -122,6 +123,25 @@ def fields_table(fields: of_social_rl.Fields) -> list[str]:
     return rows
 
 
+_TYPES: Final = {
+    "text": "string",
+    "bigint": "whole number",
+    "double precision": "number",
+    "boolean": "true or false",
+    "timestamptz": "time in ISO 8601",
+    "json": "object or list",
+}
+
+
+def move_table() -> list[str]:
+    """Return one row for each field of a MoveMade: name, what it is, whether it may be null, and meaning."""
+    rows = ["| field | is | may be null | meaning |", "| --- | --- | --- | --- |"]
+    for field in OF_MOVE_MADE:
+        nullable = "yes" if field.nullable else ""
+        rows.append(f"| `{field.name}` | {_TYPES[field.type]} | {nullable} | {_cell(field.says)} |")
+    return rows
+
+
 _SOCIAL_RL: Final = (
     *("ROUND", "META", "MESSAGE", "CONTEXT_FRAME", "FEEDBACK", "ADAPTATION"),
     *("POLICY_STATE", "ROLE_POLICY", "CUE_STATE"),
@@ -136,6 +156,7 @@ TABLES: Final[dict[str, Callable[[], list[str]]]] = {
     "analytics_common": common_table,
     "analytics_columns": columns_tables,
     "cookbook": cookbook_table,
+    "move_made": move_table,
     **{f"social_rl_{name.lower()}": partial(fields_table, getattr(of_social_rl, name)) for name in _SOCIAL_RL},
 }
 

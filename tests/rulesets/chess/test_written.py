@@ -9,8 +9,7 @@ import chess
 import orjson
 import pytest
 from worldledger_chess.rules import RULESET, Move
-from worldledger_chess.rules.claims import FACTS
-from worldledger_chess.rules.moves import play_move
+from worldledger_chess.rules.moves import FACTS, play_move
 
 from tests.rulesets.chess_worlds import Table, draft, effects, started, table
 from tests.rulesets.recorded import one

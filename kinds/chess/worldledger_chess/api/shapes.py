@@ -15,6 +15,7 @@ from worldledger_chess.projections.moves import Moves
 from worldledger_chess.rules.agents import AgentSpec
 from worldledger_chess.rules.claims import MAX_SECONDS
 from worldledger_chess.rules.endings import Player, Reason, Result, Status
+from worldledger_chess.rules.entities import MoveFields
 from worldledger_chess.rules.fens import MAX_HALFMOVE_CLOCK, SQUARE, UCI
 from worldledger_chess.rules.live import MAX_DEADLINE, LiveConfig, PlayerSpec
 
@@ -108,21 +109,8 @@ class BoardState(Shape):
     fullmove_number: int = Field(ge=1)
 
 
-class PlayedMove(Shape):
+class PlayedMove(MoveFields, Shape):
     """A move that was made."""
-
-    from_square: Square
-    to_square: Square
-    piece: Literal["pawn", "knight", "bishop", "rook", "queen", "king"]
-    player: Player
-    uci_notation: Uci
-    san_notation: str
-    is_capture: bool
-    is_castling: bool
-    is_promotion: bool
-    promotion_piece: Literal["queen", "rook", "bishop", "knight"] | None
-    timestamp: datetime
-    thinking_time: float = Field(ge=0.0, description="Seconds; 0 where unknown.")
 
 
 class GameEnd(Shape):

@@ -13,6 +13,7 @@ import orjson
 from worldledger.drafts import MAX_WORD
 from worldledger.effects import Effect
 from worldledger_chess.arena.attempts import kept
+from worldledger_chess.rules.entities import Move
 from worldledger_chess.rules.times import moment
 
 EventType: TypeAlias = Literal["game_started", "move_made", "move_rejected", "game_ended"]
@@ -21,19 +22,7 @@ EVENT_TYPES: Final[tuple[EventType, ...]] = get_args(EventType)
 #: Longest text that is copied from an effect, in characters: an event has less than 64 KiB.
 _MOST_CHARACTERS: Final = 1000
 #: The members of a Move that an event has.
-_MOVE: Final = (
-    "from_square",
-    "to_square",
-    "piece",
-    "player",
-    "uci_notation",
-    "san_notation",
-    "is_capture",
-    "is_castling",
-    "is_promotion",
-    "promotion_piece",
-    "thinking_time",
-)
+_MOVE: Final = tuple(name for name in Move.model_fields if name != "timestamp")
 
 
 class GameEvent:

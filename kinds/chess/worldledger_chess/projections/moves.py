@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
+from operator import itemgetter
 from types import MappingProxyType
+from typing import Any, Final
 
 import orjson
 from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
@@ -13,9 +16,35 @@ from worldledger_projections.moments import EARLIEST, moment, stated_moment
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.world import WorldState
-from worldledger_chess.projections.play import Play, facts_of
+from worldledger_chess.projections.play import Play
 from worldledger_chess.rules.claims import PLAYERS
 from worldledger_chess.rules.endings import Player
+from worldledger_chess.rules.moves import FIELDS, Type, facts_of
+
+_COLUMNS: Final = tuple(field for field in FIELDS if field.has_column)
+_told: Final = itemgetter(*(field.name for field in _COLUMNS if field.fact is not None))
+
+
+@lru_cache(maxsize=16_384)
+def _facts(uci: str, san: str) -> tuple[Any, ...]:
+    return _told(facts_of(uci, san))
+
+
+def _text(value: Any) -> str | None:
+    return value if type(value) is str else None
+
+
+def _json(value: Any) -> str | None:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode() if type(value) is dict else None
+
+
+_READERS: Final[Mapping[Type, Callable[[Any], Any]]] = {"text": _text, "json": _json}
+#: A recorder's words, which the fold does not read: they are in the row where they are of the column's type.
+_RECORDED: Final = tuple(
+    (field.name, _READERS[field.type])
+    for field in _COLUMNS
+    if field.fact is None and field.nullable and field.type in _READERS
+)
 
 
 class _World(AppendingWorld):
@@ -46,21 +75,20 @@ class _World(AppendingWorld):
         wall_time = effect["wall_time"]
         if wall_time != self._wall_time:
             self._wall_time, self._moment = wall_time, moment(wall_time)
-        timestamp, comment, evaluation = payload.get("timestamp"), payload.get("comment"), payload.get("evaluation")
+        timestamp = payload.get("timestamp")
         self._rows.append(
             (
                 self._world_id,
                 play.ply,
                 play.mover,
                 self._agents[play.mover],
-                *facts_of(play.uci, play.san),
+                *_facts(play.uci, play.san),
                 play.uci,
                 play.san,
                 None if timestamp is None else stated_moment(timestamp),
                 play.thinking_time,
                 play.clock,
-                orjson.dumps(evaluation, option=orjson.OPT_SORT_KEYS).decode() if type(evaluation) is dict else None,
-                comment if type(comment) is str else None,
+                *[None if (said := payload.get(name)) is None else read(said) for name, read in _RECORDED],
                 play.fen,
                 effect["global_seq"],
                 effect["sim_time"],
@@ -81,26 +109,7 @@ class Moves(Projection):
     comment = "Moves of chess games: one row for each move that was made."
     columns = (
         Column("world_id", "text", "The name of the world, and so of the game."),
-        Column("ply", "bigint", "The number of the move in the game: 1 is the first, by either player."),
-        Column("player", "text", "Who moved: white or black."),
-        Column("agent_id", "text", "The agent that plays that colour."),
-        Column("from_square", "text", "Like e2; null for a null move, and for a piece dropped from the hand.", True),
-        Column("to_square", "text", "Like e4; null for a null move.", True),
-        Column("piece", "text", "pawn, knight, bishop, rook, queen or king; null for a null move.", True),
-        Column("is_capture", "boolean", "Whether a piece was taken, en passant included."),
-        Column("is_castling", "boolean", "Whether it was castling."),
-        Column("is_promotion", "boolean", "Whether a pawn became another piece."),
-        Column("promotion_piece", "text", "What the pawn became; null where there was no promotion.", True),
-        Column("uci_notation", "text", "The move as in UCI: e2e4, e7e8q, N@f3; 0000 is a null move."),
-        Column("san_notation", "text", "The move in algebraic notation: e4, Nf3, O-O, exd5; -- is a null move."),
-        Column("timestamp", "timestamptz", "When it was made, where the effect tells it; UTC without an offset.", True),
-        Column("thinking_time", "double precision", "Seconds that the move took; null where unknown.", True),
-        Column("clock", "double precision", "Seconds left on the player's clock after it; null where unknown.", True),
-        Column(
-            "evaluation", "json", "The position's worth for white, as recorded: {cp | mate, depth}; null: none.", True
-        ),
-        Column("comment", "text", "The recorder's comment; null where there is none.", True),
-        Column("fen", "text", "The position after the move."),
+        *(Column(field.name, field.type, field.says, field.nullable) for field in _COLUMNS),
         Column("global_seq", "bigint", "The effect that tells of the move."),
         Column("sim_time", "double precision", "The sim_time of that effect, in seconds."),
         Column("recorded_at", "timestamptz", "The wall_time of that effect."),
@@ -108,7 +117,7 @@ class Moves(Projection):
     key = ("world_id", "ply")
     rulesets = frozenset({"chess"})
     published = MappingProxyType(
-        {"timestamp": "made_at", "thinking_time": "thinking_time_s", "clock": "clock_s", "sim_time": "sim_time_s"}
+        {field.name: field.published for field in _COLUMNS if field.published is not None} | {"sim_time": "sim_time_s"}
     )
     indexes = (("agent_id", "world_id"),)
     kinds = frozenset({"GameStarted", "MoveMade", "GameEnded"})

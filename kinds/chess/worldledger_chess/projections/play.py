@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from worldledger.effects import Effect
 from worldledger.errors import IllegalEffectError
@@ -43,10 +42,6 @@ _FEN: Final[dict[Player, re.Pattern[str]]] = {
     "black": re.compile(r"[1-8A-Za-z/]{1,100} w (?:-|[KQkq]{1,4}) (?:-|[a-h][36]) [0-9]{1,4} [0-9]{1,4}\Z"),
 }
 _MAX_SAN: Final = 10
-
-_PIECES: Final = {"N": "knight", "B": "bishop", "R": "rook", "Q": "queen", "K": "king"}
-_CASTLING: Final = frozenset({"O-O", "0-0", "o-o"})  # only the first is python-chess's
-_PROMOTED: Final = {"n": "knight", "b": "bishop", "r": "rook", "q": "queen", "k": "king"}
 
 
 class Play:
@@ -187,30 +182,3 @@ class Play:
             return None
         self.status = claim.status
         return claim
-
-
-class Facts(NamedTuple):
-    """A Move, as far as the two notations tell it."""
-
-    from_square: str | None
-    to_square: str | None
-    piece: str | None
-    is_capture: bool
-    is_castling: bool
-    is_promotion: bool
-    promotion_piece: str | None
-
-
-@lru_cache(maxsize=16_384)
-def facts_of(uci: str, san: str) -> Facts:
-    """Return what the notations of a move say: as `worldledger_chess.rules.moves.play_move` for a move it wrote."""
-    null, castling = uci == "0000", san[:3] in _CASTLING
-    return Facts(
-        from_square=None if null or uci[1] == "@" else uci[:2],
-        to_square=None if null else uci[2:4],
-        piece=None if null else "king" if castling else _PIECES.get(san[0], "pawn"),
-        is_capture="x" in san,
-        is_castling=castling,
-        is_promotion=len(uci) == 5,
-        promotion_piece=_PROMOTED[uci[4]] if len(uci) == 5 else None,
-    )

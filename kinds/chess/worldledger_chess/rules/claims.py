@@ -14,7 +14,7 @@ import chess
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import IllegalEffectError
 from worldledger_chess.rules.endings import Player, Reason, Result, Status
-from worldledger_chess.rules.moves import play_move
+from worldledger_chess.rules.moves import FACTS, play_move
 from worldledger_chess.rules.positions import STANDARD, UNREADABLE, VARIANTS, Fields, fen_fields, position
 
 PLAYERS: Final[tuple[Player, ...]] = get_args(Player)
@@ -30,21 +30,6 @@ _LATEST: Final[dict[tuple[str, str], chess.Board]] = {}
 _MOST_LATEST: Final = 1000
 #: Longest text of a move that is read at all.
 _MAX_MOVE: Final = 20
-#: What a MoveMade may state about its move, and must not misstate.
-FACTS: Final = (
-    "ply",
-    "uci_notation",
-    "san_notation",
-    "from_square",
-    "to_square",
-    "piece",
-    "is_capture",
-    "is_castling",
-    "is_promotion",
-    "promotion_piece",
-    "is_null",
-    "fen",
-)
 
 
 class Start(NamedTuple):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 import chess
@@ -68,7 +69,24 @@ def _uuid4(value: str) -> str:
 GameId: TypeAlias = Annotated[str, AfterValidator(_world_name)]
 
 
-class Move(BaseModel):
+class MoveFields(BaseModel):
+    """The fields of a move, as they are shown."""
+
+    from_square: str = Field(pattern=SQUARE)
+    to_square: str = Field(pattern=SQUARE)
+    piece: Piece
+    player: Player
+    uci_notation: str = Field(pattern=UCI)
+    san_notation: str
+    is_capture: bool
+    is_castling: bool
+    is_promotion: bool
+    promotion_piece: Promotion | None
+    timestamp: datetime
+    thinking_time: float = Field(ge=0.0, description="Seconds; 0 where unknown.")
+
+
+class Move(MoveFields):
     """One move.
 
     ``timestamp`` is the payload's, or else when its effect was written. ``thinking_time`` is in seconds, 0.0 where
@@ -79,15 +97,7 @@ class Move(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    from_square: str = Field(pattern=SQUARE)
-    to_square: str = Field(pattern=SQUARE)
-    piece: Piece
-    player: Player
-    uci_notation: str = Field(pattern=UCI)
     san_notation: str = Field(pattern=_SAN)
-    is_capture: bool
-    is_castling: bool
-    is_promotion: bool
     promotion_piece: Promotion | None = None
     timestamp: Moment
     thinking_time: float = Field(ge=0.0, le=MAX_SECONDS, allow_inf_nan=False)

@@ -171,8 +171,7 @@ class Line(chess.Board):
             rank = one >> shift & 255, two >> shift & 255, three >> shift & 255, white >> shift & 255
             self._ranks[7 - (shift >> 3)] = RANKS[rank]
         self.fens.append(fen_of(self, self._ranks))
-        uci = chess.SQUARE_NAMES[origin] + chess.SQUARE_NAMES[target]
-        return Made(piece, origin, target, None, is_capture, False, uci, san)
+        return Made(chess.SQUARE_NAMES[origin] + chess.SQUARE_NAMES[target], san)
 
     def _pawns(self, squares: int, target: chess.Square, *, is_capture: bool) -> int:
         """Return the pawns that reach a square; by a capture if their file is given, and only then."""

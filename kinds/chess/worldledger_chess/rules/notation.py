@@ -102,48 +102,33 @@ def fen_of(board: chess.Board, ranks: list[str] | None = None) -> str:
 
 
 class Made(NamedTuple):
-    """A move that was made: python-chess's numbers of the piece, the squares (from: None for a drop) and the promotion.
+    """A move that was made, in the two notations as python-chess writes them."""
 
-    ``piece`` is 0 for a null move.
-    """
-
-    piece: chess.PieceType
-    origin: chess.Square | None
-    target: chess.Square
-    promotion: chess.PieceType | None
-    is_capture: bool
-    is_castling: bool
     uci: str
     san: str
 
 
 def push(board: chess.Board, move: chess.Move) -> Made:
     """Make a legal move (or a null move) on the board and describe it, as python-chess's functions do."""
-    origin, target, promotion = move.from_square, move.to_square, move.promotion
-    if not move:
-        return Made(0, None, target, None, False, False, board.uci(move), board.san_and_push(move))
-    is_capture = board.is_capture(move)
-    if move.drop is not None:
-        return Made(move.drop, None, target, None, is_capture, False, board.uci(move), board.san_and_push(move))
+    uci = board.uci(move)
+    if not move or not is_plain(board):
+        return Made(uci, board.san_and_push(move))
+    origin, target, turn = move.from_square, move.to_square, board.turn
     piece = board.piece_type_at(origin) or 0
     is_castling = piece == chess.KING and board.is_castling(move)
-    uci = board.uci(move)
-    turn = board.turn
-    if not is_plain(board):
-        san = board.san_and_push(move)
-    elif piece != chess.PAWN and not is_castling and movers(board, piece, target) != chess.BB_SQUARES[origin]:
+    if piece != chess.PAWN and not is_castling and movers(board, piece, target) != chess.BB_SQUARES[origin]:
         san = board.san_and_push(move)  # another piece of the type might reach the square, unless it is pinned
     else:
         if is_castling:
             san = "O-O-O" if chess.square_file(target) < chess.square_file(origin) else "O-O"
         else:
-            san = san_without_suffix(piece, origin, target, is_capture=is_capture)
-        if promotion is not None:
-            san += "=" + LETTERS[promotion]
+            san = san_without_suffix(piece, origin, target, is_capture=board.is_capture(move))
+        if move.promotion is not None:
+            san += "=" + LETTERS[move.promotion]
         board.push(move)
         if checkers(board, turn):
             san += "+" if any(board.generate_legal_moves()) else "#"
-    return Made(piece, origin, target, promotion, is_capture, is_castling, uci, san)
+    return Made(uci, san)
 
 
 def san_without_suffix(piece: chess.PieceType, origin: chess.Square, target: chess.Square, *, is_capture: bool) -> str:

@@ -27,7 +27,6 @@ from worldledger.drafts import CheckedDraft
 from worldledger.errors import IllegalEffectError
 from worldledger.world import WorldState
 from worldledger_chess.rules.claims import (
-    FACTS,
     Claim,
     check_facts,
     play,
@@ -40,6 +39,7 @@ from worldledger_chess.rules.claims import (
     remember,
 )
 from worldledger_chess.rules.endings import OTHER, Ending, Player, Reason, Status, end_by_the_board
+from worldledger_chess.rules.moves import FACTS
 from worldledger_chess.rules.positions import ORTHODOX
 from worldledger_chess.rules.state import BOARD
 from worldledger_chess.rules.tags import UNPLAYABLE, status_text

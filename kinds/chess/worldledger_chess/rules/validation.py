@@ -12,10 +12,10 @@ import chess
 
 from worldledger.effects import Effect
 from worldledger.errors import IllegalEffectError
-from worldledger_chess.rules.claims import FACTS, Claim, Start, check_facts, read_ending, read_start
+from worldledger_chess.rules.claims import Claim, Start, check_facts, read_ending, read_start
 from worldledger_chess.rules.endings import Player, Status
 from worldledger_chess.rules.entities import Game, Move
-from worldledger_chess.rules.moves import play_move
+from worldledger_chess.rules.moves import FACTS, play_move
 from worldledger_chess.rules.positions import UNREADABLE
 from worldledger_chess.rules.times import moment
 
