@@ -27,7 +27,8 @@ _told: Final = itemgetter(*(field.name for field in _COLUMNS if field.fact is no
 
 @lru_cache(maxsize=16_384)
 def _facts(uci: str, san: str) -> tuple[Any, ...]:
-    return _told(facts_of(uci, san))
+    cells: tuple[Any, ...] = _told(facts_of(uci, san))
+    return cells
 
 
 def _text(value: Any) -> str | None:
