@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
+from worldledger_projections.errors import ProjectionNotFoundError
 
 Row = tuple[Any, ...]
 
@@ -133,3 +134,13 @@ class Projection(ABC):
         ``rows`` are the world's rows so far (those of ``newest_by`` where that is set), in the order of ``columns``,
         where ``needs_rows``; ``fold`` is there where ``needs_state``.
         """
+
+
+def find(projections: Mapping[str, Projection], name: str) -> Projection:
+    """Return the projection of that name. Raises ProjectionNotFoundError, which lists those that there are."""
+    found = projections.get(name)
+    if found is None:
+        names = sorted(projections)
+        what = f"there is no projection {name!r}; there are {', '.join(names)}"
+        raise ProjectionNotFoundError(what, projection=name, known=names)
+    return found

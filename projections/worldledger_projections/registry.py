@@ -22,7 +22,7 @@ from worldledger.kinds import GROUP as KINDS
 from worldledger.kinds import Kind, installed
 from worldledger_projections.base import Projection
 from worldledger_projections.entities import Entities
-from worldledger_projections.errors import InvalidProjectionError, ProjectionNotFoundError
+from worldledger_projections.errors import InvalidProjectionError
 from worldledger_projections.purity import imports, impurities
 from worldledger_projections.tables import check_definitions
 from worldledger_projections.world_summaries import WorldSummaries
@@ -80,17 +80,6 @@ def _of_others() -> set[str]:
     """Return the names of kinds that do not come with Worldledger; that ours are pure, a test sees to."""
     points = entry_points(group=KINDS)
     return {point.name for point in points if point.dist is None or point.dist.name != "worldledger"}
-
-
-def find(name: str, own: str = "") -> Projection:
-    """Return the projection of that name. Raises ProjectionNotFoundError where there is none, and as `known` does."""
-    projections = known(own)
-    projection = projections.get(name)
-    if projection is None:
-        names = sorted(projections)
-        what = f"there is no projection {name!r}; there are {', '.join(names)}"
-        raise ProjectionNotFoundError(what, projection=name, known=names)
-    return projection
 
 
 # -- projections of others ------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ import sys
 from importlib.metadata import version
 
 import pytest
+import typer
 import typer.main
 from worldledger_service.cli import main
+from worldledger_service.cli.tree import Commands
 
 from tests.warm import SCRIPT
 
@@ -166,3 +168,30 @@ def test_only_the_named_command_is_put_together() -> None:
     assert names("export", "pgn-of-mine") == ["export"]
     assert names("chess", "shwo") == ["chess"]
     assert names("imprt", "pgn") == names("--version") == every
+
+
+def test_a_docstring_is_the_help_of_its_command() -> None:
+    """The lines of a paragraph are joined, and examples stand below the options; a command may have none."""
+
+    def ring() -> None:
+        """Ring the bell,
+        once.
+
+        It is loud.
+
+        Examples:
+            worldledger ring
+            worldledger ring | wc
+        """
+
+    def rest() -> None:
+        """Do nothing."""
+
+    app = typer.Typer()
+    commands = Commands(app)
+    commands.add("ring", ring)
+    commands.add("rest", rest)
+    made = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert made["ring"].help == "Ring the bell, once.\n\nIt is loud."
+    assert made["ring"].epilog == "Examples:\n\n  worldledger ring\n  worldledger ring | wc"
+    assert (made["rest"].help, made["rest"].epilog) == ("Do nothing.", None)

@@ -7,7 +7,7 @@ import math
 import pytest
 import typer
 from worldledger_service.cli.moments import HEAD, Moment, read_moment, shown_duration, shown_wall_time
-from worldledger_service.cli.replay_paced import Pace
+from worldledger_service.cli.replay import Pace
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 import pytest
-from worldledger_service.cli import replay_check
+from worldledger_service.cli import replay
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
@@ -30,8 +30,8 @@ _EFFECTS = "lock table effects in access exclusive mode"
 @pytest.fixture
 def spawning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have worlds shared out among processes, however small they are."""
-    monkeypatch.setattr(replay_check, "SPAWN_FROM", 0)
-    monkeypatch.setattr(replay_check, "_JOB", 1)
+    monkeypatch.setattr(replay, "SPAWN_FROM", 0)
+    monkeypatch.setattr(replay, "_JOB", 1)
 
 
 def worlds(url: str) -> None:
@@ -333,7 +333,7 @@ def small(url: str) -> None:
 def large(url: str) -> None:
     """Make worlds that are large enough to be shared out."""
     for name in ("a", "b"):
-        seed(url, name, replay_check.SPAWN_FROM // 2)
+        seed(url, name, replay.SPAWN_FROM // 2)
 
 
 def offspring(process: psutil.Process) -> list[psutil.Process]:
@@ -426,7 +426,7 @@ def test_a_database_that_goes_away(database_url: str, sharing: Path) -> None:
 def test_a_large_check(database_url: str) -> None:
     """Worlds that are large enough are shared out, and all checked."""
     result = call("replay", "--check", "--all", "--jobs", "2", "--database-url", database_url)
-    many = replay_check.SPAWN_FROM // 2 + 1
+    many = replay.SPAWN_FROM // 2 + 1
     assert result == (
         0,
         f"replayed a {many} effects, nothing to compare with\nreplayed b {many} effects, nothing to compare with\n",

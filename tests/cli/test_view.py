@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_service.cli.truths import NOTHING, Compared, compared
+from worldledger_service.cli.view import NOTHING, Compared, compared
 
 from tests.markets import ENDED, HEAD, TURNS, market
 from worldledger.intents import registration_draft

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from worldledger_projections import registry
-from worldledger_projections.errors import InvalidProjectionError, ProjectionNotFoundError
-from worldledger_projections.registry import find, known
+from worldledger_projections.errors import InvalidProjectionError
+from worldledger_projections.registry import known
 
 WORDS = """
 from worldledger_projections.base import AppendingWorld, Column, Projection
@@ -59,9 +59,6 @@ def test_a_module_of_this_folder_is_found(folder: Path) -> None:
     projections = known("said:Words")
     assert (projections["words"].name, projections["words"].version) == ("words", 1)
     assert projections.keys() - known() == {"words"}
-    assert find("words", "said:Words") is projections["words"]
-    with pytest.raises(ProjectionNotFoundError):
-        find("words")
 
 
 def test_an_installed_package_offers_projections(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from worldledger_chess.projections import play as module
 from worldledger_chess.projections.play import Play
 from worldledger_chess.rules import RULESET
 from worldledger_projections.base import Projection
-from worldledger_projections.registry import find
+from worldledger_projections.registry import known
 
 from tests.projections.chess_logs import moved, started
 from tests.projections.playing import effects_of, play
@@ -108,7 +108,9 @@ def test_nothing_counts_before_there_is_a_game() -> None:
     assert played.start(started(white="Eve")["payload"]) is None
 
 
-@pytest.mark.parametrize("projection", [find("moves"), find("agent_stats")], ids=lambda projection: projection.name)
+@pytest.mark.parametrize(
+    "projection", [known()["moves"], known()["agent_stats"]], ids=lambda projection: projection.name
+)
 def test_a_second_start_counts_for_nothing(projection: Projection) -> None:
     """One world is one game, whether the projection saw its start or begins from the state."""
     log = effects_of([started(), moved("e2e4"), started(white="Eve"), moved("e7e5")])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from worldledger_projections.base import ANALYTICS
+from worldledger_projections.base import ANALYTICS, find
 from worldledger_projections.errors import ProjectionNotFoundError
-from worldledger_projections.registry import find, known
+from worldledger_projections.registry import known
 from worldledger_projections.tables import check_definitions, further_views
 from worldledger_service.database.analytics.views import VIEWS
 
 
 def test_every_projection_is_found_by_its_name() -> None:
     """Each name is one projection, and finds it."""
-    assert [find(projection.name) for projection in known().values()] == list(known().values())
+    assert [find(known(), each.name) for each in known().values()] == list(known().values())
     assert set(known()) == {
         "world_summaries",
         "entities",
@@ -36,7 +36,7 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
     names = "agent_stats, agents, entities, feedback, games, messages, moves, policy_adaptations, reasoning, rounds, "
     names += "social_runs, state_variables, turns, world_summaries"
     with pytest.raises(ProjectionNotFoundError, match=names) as caught:
-        find("gamez")
+        find(known(), "gamez")
     assert caught.value.details == {"projection": "gamez", "known": sorted(known())}
 
 

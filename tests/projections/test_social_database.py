@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from worldledger_projections.registry import find
+from worldledger_projections.registry import known
 from worldledger_service.store import Store
 from worldledger_social_rl.rules.recording import read_run
 
@@ -28,7 +28,7 @@ async def test_rows_are_the_same_however_they_came_about(store: Store, pool: Any
     for start in range(0, len(run.drafts), 5):
         for name in ("a", "b"):
             await append(store, name, run.drafts[start : start + 5])
-        engine = make_engine([find(name) for name in NAMES], batch=3 + start)
+        engine = make_engine([known()[name] for name in NAMES], batch=3 + start)
         await engine.run_until_caught_up(timeout=100)
     before = {name: await rows_of(pool, name) for name in NAMES}
     assert {name: len(rows) for name, rows in before.items()} == {

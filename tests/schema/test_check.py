@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from worldledger_projections.registry import find, known
+from worldledger_projections.registry import known
 from worldledger_projections.tables import Table
 from worldledger_service.cli.connect import make_views
 from worldledger_service.database import schema
@@ -230,7 +230,7 @@ HIDDEN = {
 
 async def test_check_knows_the_views_over_builds(database_url: str) -> None:
     """What the engine makes of a build is no finding, whoever may read it; what is otherwise is one."""
-    games = find("games")
+    games = known()["games"]
     table = Table(games, "games_1")
     async with connected(database_url, role="worldledger_service") as connection:
         async with connection.transaction():

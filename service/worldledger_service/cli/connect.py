@@ -1,7 +1,7 @@
-"""From the options to an open database: the one way in which every command gets at it.
+"""From a command's options to an open database: the one way in for every command.
 
 ``--database-url`` (or its variable) names a server; without it the embedded server of ``--home`` is used, started if
-nobody runs it, and kept alive for as long as the command needs it. The schema of the embedded database is brought up
+it is not running, and kept alive for as long as the command needs it. The schema of the embedded database is brought up
 to date by itself; that of an existing server only by ``worldledger db upgrade``.
 """
 
@@ -31,19 +31,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Target:
-    """Which database: that of a url, or (without one) the embedded one of a home."""
+    """The database to use: the one at a URL or, without one, the embedded one of a home."""
 
     url: str | None
     settings: Settings
 
     @property
     def embedded(self) -> bool:
-        """Whether it is the embedded server's."""
+        """True for the embedded server's database."""
         return self.url is None
 
 
 def target(ctx: typer.Context, database_url: str | None, home: Path | None, **given: Any) -> Target:
-    """Decide which database the options mean. An option that was typed beats a variable.
+    """Return the database that the options name. An option that was typed beats a variable.
 
     ``given`` are further settings; those that are None are left to variables and defaults. Raises SimulationError for
     a setting that makes no sense.
@@ -59,7 +59,7 @@ def own(projections: Sequence[str] | None) -> str | None:
 
 
 def typed(ctx: typer.Context, name: str) -> bool:
-    """Tell whether an option was given on the command line, by the name of its parameter."""
+    """Return True for an option that was given on the command line; ``name`` is its parameter."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -78,7 +78,7 @@ def _settings(*, database_url: str | None, **given: Any) -> Settings:
 
 @contextmanager
 def database(target: Target, *, upgrade: bool = True, serving: bool = False) -> Iterator[str]:
-    """Lend the address of a database that answers; an embedded one is up to date unless ``upgrade`` is False.
+    """Yield the address of a database that answers; an embedded one is up to date unless ``upgrade`` is False.
 
     ``serving``: see `log_to_stderr`. Raises EmbeddedServerError, StoreUnavailableError or SchemaVersionError.
     """
@@ -121,7 +121,7 @@ async def _bring_up_to_date(url: str, settings: Settings) -> None:
 
 
 async def make_views(url: str, settings: Settings) -> None:
-    """Make the tables and views of the projections that lack, empty, so that every question can be asked.
+    """Create the missing tables and views of the projections, empty, so that every query can be asked.
 
     Where the address's user may not work as the service does, the first run of the projections makes them.
     """
@@ -136,33 +136,33 @@ async def make_views(url: str, settings: Settings) -> None:
 
 
 def with_store(target: Target, task: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-    """Open the store, do the work, close it, and give what the work gave."""
+    """Open the store, do the task, close the store, and return the task's result."""
     with database(target) as url:
         return run_blocking(work(url, target.settings, task))
 
 
 async def work(url: str, settings: Settings, task: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-    """Do a task with a store, opened."""
+    """Open the store, do a task with it, and return the task's result."""
     async with opened(url, settings) as store:
         return await task(store)
 
 
 def opened(url: str, settings: Settings) -> AbstractAsyncContextManager[Store]:
-    """Lend a store, opened."""
+    """Return a context manager that opens a store."""
     from worldledger_service.store import Store  # noqa: PLC0415
 
     return Store.open(url, settings)
 
 
 def log_to_stderr(*processors: Processor, serving: bool = False) -> None:
-    """Have warnings go to stderr, above what moves there; with tracebacks where this process is ``serving``."""
+    """Send warnings to stderr, above a progress bar; with tracebacks if this process is ``serving``."""
     from worldledger_service import logs  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     logs.log_to_stderr(*processors, *(() if serving else (_without_traceback,)), to=cast("TextIO", Above()))
 
 
 def _without_traceback(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Leave out where in the program something went wrong: who typed a command is told what did."""
+    """Replace a traceback by the error: the user of a command needs only what went wrong."""
     error = event.pop("exc_info", None)
     error = sys.exc_info()[1] if error is True else error
     if isinstance(error, BaseException):

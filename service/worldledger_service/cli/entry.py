@@ -1,4 +1,4 @@
-"""Where the program ``worldledger`` begins: it loads the commands, which takes a moment."""
+"""The entry point of the program ``worldledger``: it loads the commands, which takes a moment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> None:
 
 
 def _not_installed(error: ModuleNotFoundError) -> int:
-    """Say what to install where the server's libraries are not there; return the exit code."""
+    """Print what to install if the server's libraries are missing; return the exit code."""
     if error.name is None or error.name.startswith("worldledger"):
         raise error
     what = f"the command needs the extra `server` ({error.name} is not installed): pip install 'worldledger[server]'"
@@ -31,9 +31,9 @@ def _not_installed(error: ModuleNotFoundError) -> int:
 
 
 def _hide_password() -> None:
-    """Begin anew without the password of ``--database-url`` among the arguments, which every user may read.
+    """Restart the program without the password of ``--database-url`` in its arguments, which every user may read.
 
-    It goes on as ``PGPASSWORD``, in the environment, which only this user may read.
+    The password is passed on as ``PGPASSWORD`` in the environment, which only this user may read.
     """
     option, arguments = "--database-url", list(sys.argv[1:])
     if not any(each.startswith(option) for each in arguments):

@@ -14,13 +14,13 @@ from typing import Final
 from worldledger.errors import SimulationError
 from worldledger_service.cli.output import put_bytes
 
-#: Longest name, in bytes, that still leaves room for what is put around it.
+#: Longest name, in bytes, that leaves room for the prefix and suffix of the unfinished file.
 _MAX_NAME: Final = 240
 
 
 @contextmanager
 def written_whole(output: str, *, force: bool = False) -> Iterator[Callable[[bytes], object]]:
-    """Lend a function that writes; a file of that name appears at the end of the block, whole, or not at all.
+    """Yield a function that writes; a file of that name appears at the end of the block, whole, or not at all.
 
     Until then it is written beside its place, as ``.NAME.part``: what a killed process left there is replaced by the
     next one, and two at once are refused. ``-`` is stdout. Raises SimulationError where it cannot be written, and,
@@ -56,7 +56,7 @@ def written_whole(output: str, *, force: bool = False) -> Iterator[Callable[[byt
 
 
 def require_none(output: str) -> None:
-    """Raise SimulationError where a regular file is already there, before the work for it begins."""
+    """Raise SimulationError if a regular file of that name exists, before the work for it begins."""
     path = Path(output).resolve()
     if output != "-" and not _is_special(path):
         _require_none(path, output)
@@ -80,7 +80,7 @@ def _aside_name(name: str) -> str:
 
 
 def _open_aside(aside: Path, output: str) -> int:
-    """Make the file anew and lock it. Raises SimulationError while another process writes it."""
+    """Create the file and lock it. Raises SimulationError while another process writes it."""
     while True:
         _remove_left_over(aside, output)
         try:
@@ -95,7 +95,7 @@ def _open_aside(aside: Path, output: str) -> int:
 
 
 def _remove_left_over(aside: Path, output: str) -> None:
-    """Remove the file if nobody holds its lock, as after a kill."""
+    """Remove the file if no process holds its lock, as after a kill."""
     try:
         fd = os.open(aside, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Text for people: values on one line, aligned columns, and colours where somebody looks at a terminal."""
+"""Text for people: values on one line, aligned columns, and colours on a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from worldledger_service.cli.output import plain, put_bytes
+from worldledger_service.cli.output import plain, put, put_bytes
 
 #: A piece of a line: the text, and the name of a style ("" for none).
 Piece = tuple[str, str]
@@ -45,12 +45,12 @@ def _write(lines: list[str]) -> None:
 
 
 def screen_width() -> int | None:
-    """Tell how wide lines may be; None where nobody looks, so that a line stays a line for grep."""
+    """Return the width of the terminal; None if stdout is none, so that a line stays a line for grep."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def shown(value: Any, most: int = _MOST) -> str:
-    """Show a JSON value on one line; where it is longer than ``most`` characters its end is left out."""
+    """Return a JSON value as one line, cut after ``most`` characters."""
     if isinstance(value, str) and len(value) > most:
         value = value[: most + 1]
     text = plain(json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
@@ -58,7 +58,7 @@ def shown(value: Any, most: int = _MOST) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Leave out the end of a text that is too long."""
+    """Return a text, cut after ``most`` characters."""
     return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
 
 
@@ -73,7 +73,7 @@ def fitted(widths: Sequence[int], screen: int, gap: int) -> list[int]:
 
 
 def width(text: str) -> int:
-    """Tell how many columns of a terminal a text takes."""
+    """Return the number of terminal columns that a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415 - loaded where it is needed
@@ -82,7 +82,7 @@ def width(text: str) -> int:
 
 
 def fields(values: Mapping[str, Any], *, but: frozenset[str] = frozenset()) -> list[str]:
-    """Show an object's members as pieces ``name value``, by name."""
+    """Return an object's members as pieces ``name value``, by name."""
     return [f"{plain(name)} {shown(value)}" for name, value in sorted(values.items()) if name not in but]
 
 
@@ -104,7 +104,7 @@ def table(rows: Sequence[Sequence[str | Sequence[str]]], *, style: str = "", ind
 
 
 def _filled(pieces: str | Sequence[str], used: int) -> Iterator[str]:
-    """Join pieces to lines that fit beside the columns that are used, none of them parted."""
+    """Join pieces to lines that fit beside the ``used`` columns, without breaking a piece."""
     pieces = [pieces] if isinstance(pieces, str) else pieces
     screen = screen_width()
     room = None if screen is None else max(screen - used, 20)
@@ -116,3 +116,35 @@ def _filled(pieces: str | Sequence[str], used: int) -> Iterator[str]:
             line = ""
         line += text
     yield line
+
+
+# -- lists, a page at a time ---------------------------------------------------------------------------------
+
+#: No column is made wider than this for one long text.
+_WIDEST: Final = 64
+#: Spaces between two columns.
+_GAP: Final = 2
+
+
+def put_rows(header: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
+    """Write a page of rows; the first one has a header. On a terminal each is a line of it, and long texts are cut."""
+    rows = rows if header is None else [header, *rows]
+    widths = [min(_WIDEST, max(map(len, column))) for column in zip(*rows, strict=True)]
+    screen = screen_width()
+    if screen is not None:
+        widths = fitted([max(map(width, column)) for column in zip(*rows, strict=True)], screen, _GAP)
+        rows = [[cut(*cell) for cell in zip(row, widths, strict=True)] for row in rows]
+    for row in rows:
+        _put_row(row, widths)
+
+
+def _put_row(row: Sequence[str], widths: Sequence[int]) -> None:
+    """Write aligned cells; after a cell that is too long, the rest continues on the next line."""
+    line, start = "", 0
+    for text, size in zip(row, widths, strict=True):
+        if len(line.rstrip()) > start:
+            put(line.rstrip())
+            line = ""
+        line = line.ljust(start) + text + " " * _GAP
+        start += size + _GAP
+    put(line.rstrip())

@@ -1,29 +1,30 @@
-"""``worldledger log``: a world's effects as they are stored."""
+"""``worldledger log``: a world's effects as they are stored; ``worldledger import log``: an exported log as a world."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from worldledger.errors import StoreUnavailableError
+from worldledger.errors import FileRefusedError, StoreUnavailableError
 from worldledger_service.cli.connect import Target, target, with_store
 from worldledger_service.cli.moments import Moment, moment_rule, read_moment, seq_of
 from worldledger_service.cli.naming import find_world, no_effects
-from worldledger_service.cli.options import DatabaseUrl, Home, World, examples
-from worldledger_service.cli.output import put_bytes, say
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
+from worldledger_service.cli.output import progress_bar, put, put_bytes, say
 
 if TYPE_CHECKING:
+    from worldledger.chain import Position, StoredEffect
+    from worldledger.exports import CheckedExport
     from worldledger_service.store import Store, WorldRecord
 
-EXAMPLES = examples(
-    "worldledger log my-world --kind IntentRejected | jq .payload.reason",
-    "worldledger log my-world --after 100 --until 200",
-    "worldledger log my-world --after step:4 --until step:5",
-    "worldledger log my-world --follow",
-)
 
 #: Larger than any global_seq.
 _END = 2**62
@@ -31,7 +32,7 @@ _END = 2**62
 _PAUSE = 0.5
 
 
-def command(
+def show_log(
     ctx: typer.Context,
     world: World,
     after: Annotated[
@@ -51,7 +52,14 @@ def command(
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Write a world's effects to stdout, one canonical JSON text a line, exactly as they were hashed."""
+    """Write a world's effects to stdout, one canonical JSON text a line, exactly as they were hashed.
+
+    Examples:
+        worldledger log my-world --kind IntentRejected | jq .payload.reason
+        worldledger log my-world --after 100 --until 200
+        worldledger log my-world --after step:4 --until step:5
+        worldledger log my-world --follow
+    """
     where = target(ctx, database_url, home)
     begin = read_moment(after, "--after")
     end = None if until is None else read_moment(until, "--until")
@@ -59,7 +67,7 @@ def command(
 
 
 class _Log:
-    """One run of the command."""
+    """One run of ``worldledger log``."""
 
     def __init__(self, store: Store, world: str, kind: str | None, source: str | None) -> None:
         self._store = store
@@ -87,11 +95,11 @@ class _Log:
             say(await no_effects(self._store, world, self._kind, self._source))
 
     async def _seq(self, world: WorldRecord, moment: Moment) -> int:
-        """Return the seq of a moment; a plain seq need not be there (yet)."""
+        """Return the seq of a moment; a plain seq need not exist yet."""
         return await seq_of(self._store, world, moment) if moment.seq is None else min(moment.seq, _END)
 
     async def _write(self, until: int, *, patient: bool) -> None:
-        """Write the effects up to ``until``; the patient wait while the database is away."""
+        """Write the effects up to ``until``; with ``patient``, wait while the database is away."""
         told = False
         while self._position < until:
             try:
@@ -116,3 +124,108 @@ class _Log:
                 self._written = True
                 self._position = batch[-1].global_seq
         self._position = until
+
+
+# -- stored effects ------------------------------------------------------------------------------------------
+
+
+def read_effect(world_id: str, row: StoredEffect) -> dict[str, Any]:
+    """Read a stored effect's text. Raises TamperedError if it is not an object; its members are not checked."""
+    import orjson  # noqa: PLC0415 - slow to load; `--help` needs none of them
+
+    from worldledger.chain import Finding  # noqa: PLC0415
+
+    effect = orjson.loads(row.text)
+    if isinstance(effect, dict):
+        return effect
+    raise Finding(world_id, row.global_seq, "the stored text is not an effect").error()
+
+
+# -- import log ----------------------------------------------------------------------------------------------
+
+
+def import_log(
+    ctx: typer.Context,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A file that `export` wrote; - is stdin.", show_default=False)
+    ],
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Restore a world from its export, to the byte: the same effects, checksums and head.
+
+    The whole file is checked before anything is written (one that was truncated or changed is refused, naming the
+    line; the exit code is then 1), and all of it goes in by one transaction. Where the very same log is there
+    already, nothing is done.
+
+    Examples:
+        worldledger import log my-world.ndjson
+        gunzip -c my-world.ndjson.gz | worldledger import log -
+    """
+    where = target(ctx, database_url, home)
+    with open_export(file) as stream:
+        try:
+            checked = check_file(stream, file, max_effect_bytes=where.settings.max_effect_bytes, quiet=quiet)
+        except FileRefusedError as error:
+            say(f"{error.message}; nothing was imported")
+            raise typer.Exit(1) from None
+        world = checked.world
+        if not quiet and not _known(world.ruleset):
+            say(f"the ruleset {world.ruleset!r} of this world is not installed here; its log is imported all the same")
+
+        async def work(store: Store) -> None:
+            with progress_bar(f"importing {world.world_id}", quiet=quiet) as tell:
+                written = await store.import_log(
+                    stream,
+                    checked,
+                    name=file,
+                    progress=lambda done: tell(done, checked.trailer.count, f"{done} effects"),
+                )
+
+            what = "imported" if written else "already there, nothing to do:"
+            # Before the store is closed, which waits for the world's snapshots.
+            put(f"{what} {world.world_id}, {checked.trailer.count} effects, head {checked.trailer.head}")
+
+        with_store(where, work)
+
+
+@contextmanager
+def open_export(file: str) -> Iterator[BinaryIO]:
+    """Open a file for two passes; stdin or a pipe is first copied to a temporary file. Raises FileRefusedError."""
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as stream:
+            if file != "-" and stream.seekable():
+                yield stream
+                return
+            with tempfile.TemporaryFile() as kept:
+                shutil.copyfileobj(stream, kept)
+                kept.seek(0)
+                yield kept
+    except OSError as error:
+        raise FileRefusedError(f"cannot be read ({error.strerror or error})", file=file) from error
+
+
+def check_file(
+    stream: BinaryIO, file: str, *, noted: Iterable[Position] = (), max_effect_bytes: int, quiet: bool
+) -> CheckedExport:
+    """Check an export with a progress bar. Raises FileRefusedError, naming the line."""
+    from worldledger.exports import check_export  # noqa: PLC0415
+
+    size = stream.seek(0, 2)
+    stream.seek(0)
+    with progress_bar(f"checking {file}", quiet=quiet) as tell:
+        return check_export(
+            stream,
+            name=file,
+            noted=noted,
+            max_effect_bytes=max_effect_bytes,
+            progress=lambda effects, done: tell(done, size, f"{effects} effects"),
+            spill=tempfile.TemporaryFile,
+        )
+
+
+def _known(ruleset: str) -> bool:
+    from worldledger.rulesets import known_rulesets  # noqa: PLC0415
+
+    return ruleset in known_rulesets()

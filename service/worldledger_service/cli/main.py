@@ -1,4 +1,4 @@
-"""The program ``worldledger``: the tree of commands, and what becomes of errors."""
+"""The program ``worldledger``: all commands, and how their errors are reported."""
 
 from __future__ import annotations
 
@@ -18,41 +18,21 @@ from typer._click.exceptions import UsageError
 from worldledger.errors import SimulationError
 from worldledger.kinds import installed
 from worldledger_service.cli import (
-    db_check,
-    db_repair_requests,
-    db_shell,
-    db_upgrade,
-    db_url,
-    diff,
-    export,
-    export_parquet,
-    import_log,
-    kind_drop,
-    kind_list,
-    kind_new,
+    db,
+    exports,
+    kinds,
     log,
-    project,
-    projections_drop,
-    projections_pause,
-    projections_rebuild,
-    projections_resume,
-    projections_retry,
-    projections_status,
-    projections_verify,
+    projections,
     replay,
     report,
     serve,
-    snapshot,
     snapshots,
     sql,
     state,
     verify,
     view,
-    world_create,
-    world_staleness,
     worlds,
 )
-from worldledger_service.cli.options import examples
 from worldledger_service.cli.output import ReaderGoneError, flush, say
 from worldledger_service.cli.tree import Commands, Group
 
@@ -65,17 +45,11 @@ _EPILOG = """Start here:
   worldledger verify --all
 
 Every command explains itself with --help."""
-_IMPORTS = examples("worldledger import log my-world.ndjson", "worldledger import log - < my-world.ndjson")
-_WORLDS = examples("worldledger world create my-world")
-_KINDS = examples("worldledger kind list", "worldledger kind new auction")
-_PROJECTIONS = examples("worldledger projections status", "worldledger projections rebuild entities")
-_REPAIRS = examples("worldledger db repair requests --dry-run")
-_DATABASES = examples("worldledger db check", 'worldledger db shell -c "select * from verification"')
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - reads files, and hardly anyone asks
+        from importlib.metadata import version  # noqa: PLC0415 - reads files, and is rarely needed
 
         typer.echo(f"worldledger {version('worldledger')}")
         raise typer.Exit
@@ -90,7 +64,7 @@ def _root(
 
 
 class _Commands(Group):
-    """Commands, some of two words whose first is a command by itself: ``export WORLD`` and ``export parquet``."""
+    """The commands. Some have two words, the first a command, too: ``export WORLD`` and ``export parquet``."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = " ".join(args[:2])
@@ -99,7 +73,7 @@ class _Commands(Group):
 
 
 def make_app() -> typer.Typer:
-    """Put the commands together."""
+    """Create the application with all commands."""
     app = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,
@@ -111,45 +85,65 @@ def make_app() -> typer.Typer:
     )
     app.callback()(_root)
     commands = Commands(app)
-    commands.group("import", "Bring in exported logs, and what was recorded elsewhere.", _IMPORTS)
-    commands.add("import log", import_log)
-    commands.add("worlds", worlds)
-    commands.add("log", log)
-    commands.add("sql", sql)
-    commands.add("state", state)
-    commands.add("view", view)
-    commands.add("diff", diff)
-    commands.add("replay", replay)
-    commands.add("verify", verify)
-    commands.add("report", report)
-    commands.add("snapshots", snapshots)
-    commands.add("snapshot", snapshot)
-    commands.add("export", export)
-    commands.add("export parquet", export_parquet)
-    commands.group("world", "Make worlds, and change their settings.", _WORLDS)
-    commands.add("world create", world_create)
-    commands.add("world staleness", world_staleness)
-    commands.group("kind", "Look after the kinds of worlds, and begin one of your own.", _KINDS)
-    commands.add("kind list", kind_list)
-    commands.add("kind new", kind_new)
-    commands.add("kind drop", kind_drop)
-    commands.group("projections", "Look after the projections: tables for queries, made from the logs.", _PROJECTIONS)
-    commands.add("projections status", projections_status)
-    commands.add("projections rebuild", projections_rebuild)
-    commands.add("projections verify", projections_verify)
-    commands.add("projections pause", projections_pause)
-    commands.add("projections resume", projections_resume)
-    commands.add("projections retry", projections_retry)
-    commands.add("projections drop", projections_drop)
-    commands.add("project", project)
-    commands.add("serve", serve)
-    commands.group("db", "Look after the database.", _DATABASES)
-    commands.add("db upgrade", db_upgrade)
-    commands.add("db check", db_check)
-    commands.group("db repair", "Make tables anew from the log.", _REPAIRS)
-    commands.add("db repair requests", db_repair_requests)
-    commands.add("db url", db_url)
-    commands.add("db shell", db_shell, allow_extra_args=True, ignore_unknown_options=True)
+    commands.group(
+        "import",
+        "Bring in exported logs, and what was recorded elsewhere.",
+        "worldledger import log my-world.ndjson",
+        "worldledger import log - < my-world.ndjson",
+    )
+    commands.add("import log", log.import_log, reads=(".ndjson",))
+    commands.add("worlds", worlds.list_worlds)
+    commands.add("log", log.show_log)
+    commands.add("sql", sql.query)
+    commands.add("state", state.show_state)
+    commands.add("view", view.show_view)
+    commands.add("diff", state.show_diff)
+    commands.add("replay", replay.replay)
+    commands.add("verify", verify.verify)
+    commands.add("report", report.report)
+    commands.add("snapshots", snapshots.list_snapshots)
+    commands.add("snapshot", snapshots.take_snapshot)
+    commands.add("export", exports.export)
+    commands.add("export parquet", exports.export_parquet)
+    commands.group("world", "Make worlds, and change their settings.", "worldledger world create my-world")
+    commands.add("world create", worlds.create_world)
+    commands.add("world staleness", worlds.set_staleness)
+    commands.group(
+        "kind",
+        "Look after the kinds of worlds, and begin one of your own.",
+        "worldledger kind list",
+        "worldledger kind new auction",
+    )
+    commands.add("kind list", kinds.list_kinds)
+    commands.add("kind new", kinds.new_kind)
+    commands.add("kind drop", kinds.drop_kind)
+    commands.group(
+        "projections",
+        "Look after the projections: tables for queries, made from the logs.",
+        "worldledger projections status",
+        "worldledger projections rebuild entities",
+    )
+    commands.add("projections status", projections.show_status)
+    commands.add("projections rebuild", projections.rebuild)
+    commands.add("projections verify", projections.verify)
+    commands.add("projections pause", projections.pause)
+    commands.add("projections resume", projections.resume)
+    commands.add("projections retry", projections.retry)
+    commands.add("projections drop", projections.drop)
+    commands.add("project", projections.project)
+    commands.add("serve", serve.serve)
+    commands.group(
+        "db",
+        "Look after the database.",
+        "worldledger db check",
+        'worldledger db shell -c "select * from verification"',
+    )
+    commands.add("db upgrade", db.upgrade)
+    commands.add("db check", db.check_database)
+    commands.group("db repair", "Make tables anew from the log.", "worldledger db repair requests --dry-run")
+    commands.add("db repair requests", db.repair)
+    commands.add("db url", db.show_url)
+    commands.add("db shell", db.shell, allow_extra_args=True, ignore_unknown_options=True)
     for kind in installed().values():
         if kind.commands is not None:
             kind.load("commands")(commands)
@@ -157,14 +151,14 @@ def make_app() -> typer.Typer:
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
-    """Put together the commands that these arguments need; to build all of them takes longer than most of them do."""
+    """Create the application with the commands that these arguments need: creating all of them is slow."""
     app = make_app()
     _keep(app, arguments)
     return app
 
 
 def _keep(app: typer.Typer, names: Sequence[str]) -> None:
-    """Leave only the command or group that is named; where none is, all of them, for there is something to be told."""
+    """Keep only the command or group that is named; if none is, keep all, for the help or a hint."""
     for length in (2, 1):
         name = " ".join(names[:length])
         commands = [command for command in app.registered_commands if command.name == name]
@@ -178,8 +172,8 @@ def _keep(app: typer.Typer, names: Sequence[str]) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code; whatever this project refuses is one line on stderr."""
-    if sys.stdout is None:  # closed by whoever started us (`>&-`): writing to this fails like to a full disk
+    """Run one command and return its exit code; each of this project's errors is one line on stderr."""
+    if sys.stdout is None:  # closed by the parent process (`>&-`): writing then fails as on a full disk
         sys.stdout = open(os.devnull)  # noqa: SIM115, PTH123 - kept to the end
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
@@ -190,7 +184,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         try:
             _check_clock()
             code = _call(arguments)
-        except ReaderGoneError:  # nobody reads on, as with `| head`
+        except ReaderGoneError:  # the reader has closed the pipe, as with `| head`
             return 0
         except SimulationError as error:
             say(error.message)
@@ -204,7 +198,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_clock() -> None:
-    """Raise SimulationError where the time cannot be told: Python counts nanoseconds in 64 bits."""
+    """Raise SimulationError if the clock cannot be read: Python counts nanoseconds in 64 bits."""
     try:
         time.time()
     except OverflowError:
@@ -212,7 +206,7 @@ def _check_clock() -> None:
 
 
 def _call(arguments: Sequence[str] | None) -> int:
-    """Run one command and give its exit code, after everything was written."""
+    """Run one command, flush its output, and return the exit code."""
     code: Any = None
     try:
         app = app_for(sys.argv[1:] if arguments is None else arguments)
@@ -232,7 +226,7 @@ def _call(arguments: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else 0
 
 
-#: What is said of values in the libraries' words, and in ours.
+#: The libraries' messages about values, and ours.
 _PLAIN: Final = {
     "Input should be a valid integer.*": "must be a whole number",
     "Input should be a valid number.*": "must be a number",
@@ -243,7 +237,7 @@ _PLAIN: Final = {
 
 
 def _refuse(error: UsageError) -> int:
-    """Say in one sentence what is wrong with how a command was called; where nothing was said, show what there is."""
+    """Report a usage error in one sentence; for a group without a command, show its help. Return the exit code."""
     if type(error).__name__ == "NoArgsIsHelpError" and error.ctx is not None:
         sys.stdout.write(error.ctx.get_help())
         flush()
@@ -259,7 +253,7 @@ def _refuse(error: UsageError) -> int:
 
 @contextmanager
 def _terminated() -> Iterator[list[int]]:
-    """Let SIGTERM end a command as Ctrl-C does: in order. Lends a list that then has the signal."""
+    """Let SIGTERM end a command in order, as Ctrl-C does. Yields a list that then holds the signal."""
     came: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -277,7 +271,7 @@ def _terminated() -> Iterator[list[int]]:
 
 
 def main() -> None:
-    """Be the console script. What nobody foresaw is exit code 2: 1 says something about the data."""
+    """Run the console script. An unexpected error is exit code 2: 1 is about the data."""
     try:
         code = run()
     except Exception:  # noqa: BLE001 - the last place where it can be told

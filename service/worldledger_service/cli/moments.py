@@ -51,7 +51,7 @@ At = Annotated[
 
 
 def _older(*names: str, metavar: str) -> Any:
-    """Make an option of earlier versions, which `--at` has replaced."""
+    """Return an option of earlier versions, which `--at` has replaced."""
     return typer.Option(*names, metavar=metavar, hidden=True)
 
 
@@ -72,7 +72,7 @@ def read_number(text: str, name: str) -> float:
 
 
 def read_wall_time(text: str, name: str) -> float:
-    """Read an ISO 8601 time with its offset from UTC; give epoch seconds. Raises BadParameter."""
+    """Read an ISO 8601 time with its offset from UTC; return epoch seconds. Raises BadParameter."""
     return _read(parse_wall_time, text, name)
 
 
@@ -91,9 +91,9 @@ def one_moment(
     wall_time: str | None = None,
     **units: int | None,
 ) -> Moment:
-    """Return the moment that `--at` or one of the older options names: the head where none does.
+    """Return the moment that `--at` or one of the older options names: without any, the head.
 
-    Raises BadParameter where it is no moment, and for more than one.
+    Raises BadParameter if it is no moment, or if more than one option is given.
     """
     given = [
         *([] if at is None else [read_moment(at, "--at")]),
@@ -139,14 +139,14 @@ async def first_seq_from(store: Store, world: WorldRecord, moment: Moment) -> in
 
 
 def _just_before(moment: Moment) -> Moment:
-    """Return the last moment before a time; of the wall clock's a microsecond is the smallest part that counts."""
+    """Return the last moment before a time; wall times count in microseconds."""
     if moment.sim_time is not None:
         return Moment(sim_time=math.nextafter(moment.sim_time, -math.inf))
     return Moment(wall_time=None if moment.wall_time is None else moment.wall_time - 1e-6)
 
 
 def shown_wall_time(epoch: Any) -> str:
-    """Show a wall_time in UTC, so that it can be given as a moment; what no calendar has is shown as it is."""
+    """Return a wall_time in UTC, in the notation of moments; a value that is no calendar time is returned as it is."""
     try:
         moment = datetime.fromtimestamp(epoch, UTC)
     except (ValueError, OverflowError, OSError, TypeError):
@@ -155,7 +155,7 @@ def shown_wall_time(epoch: Any) -> str:
 
 
 def shown_duration(seconds: float) -> str:
-    """Show a duration in its two largest units: 2 min 5 s, 3 h 20 min, 4 d 2 h."""
+    """Return a duration in its two largest units: 2 min 5 s, 3 h 20 min, 4 d 2 h."""
     if not seconds < 100 * 365 * 86400:
         return "more than a hundred years"
     whole = round(seconds)

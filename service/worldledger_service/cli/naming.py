@@ -1,7 +1,4 @@
-"""Worlds by what people type: the whole name or, where it is only read, the beginning of one.
-
-And what is said where nothing is called so.
-"""
+"""Worlds by the names that users type: whole ones or, to read, beginnings; and hints for unknown names."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ if TYPE_CHECKING:
 
     from worldledger_service.store import Store, WorldRecord
 
-#: Most worlds that are named where a beginning is that of several.
+#: How many worlds are named if several begin so.
 _NAMED = 5
-#: Most worlds that are suggested where only a whole name will do.
+#: How many worlds are suggested if the whole name is needed.
 _SUGGESTED = 3
 
 
@@ -39,7 +36,7 @@ async def find_world(store: Store, name: str) -> WorldRecord:
 
 
 async def exact_world(store: Store, name: str) -> WorldRecord:
-    """Return the world of a whole name, for commands that change something: a slip must not change another world.
+    """Return the world of a whole name, for commands that change something: a typo must not change another world.
 
     Raises WorldNotFoundError, which suggests names that begin so or are like it, and InvalidNameError.
     """
@@ -54,7 +51,7 @@ async def exact_world(store: Store, name: str) -> WorldRecord:
 
 
 async def not_found(store: Store, name: str, *, whole: bool = False) -> str:
-    """Say that no world has a name (a ``whole`` one), and what to do about it."""
+    """Return the message that no world has a name (a ``whole`` one), with a hint."""
     try:
         await (exact_world if whole else find_world)(store, name)
     except WorldNotFoundError as error:
@@ -63,14 +60,14 @@ async def not_found(store: Store, name: str, *, whole: bool = False) -> str:
 
 
 async def whole_name(store: Store, name: str) -> str:
-    """Return the name of the world that `find_world` finds. Raises as it does."""
+    """Return the name of the world that `find_world` finds, or raise its errors."""
     return (await find_world(store, name)).world_id
 
 
 async def whole_names(store: Store, names: Iterable[str]) -> list[str]:
     """Return the names of worlds, each once, for those that were typed; a name that is none stays as it is.
 
-    So does one that has effects but no row in the table of worlds: that is for a verification to find.
+    So does one that has effects but no row in the table of worlds: a verification reports that.
     """
     found: dict[str, None] = {}
     for name in names:
@@ -84,12 +81,12 @@ async def whole_names(store: Store, names: Iterable[str]) -> list[str]:
 
 
 async def no_effects(store: Store, world: WorldRecord, kind: str | None, source: str | None) -> str:
-    """Say that a world has no effects of a kind and a source, and which ones may have been meant."""
+    """Return the message that a world has no effects of a kind and a source, with similar names."""
     what = [f"of {which} {name!r}" for which, name in (("kind", kind), ("source", source)) if name is not None]
     return f"no effects {' and '.join(what)}{meant(await store.near_effects(world, kind, source))}"
 
 
 async def no_experiment(store: Store, name: str) -> str:
-    """Say that there is no experiment of a name, and which ones may have been meant."""
+    """Return the message that there is no experiment of a name, with similar names."""
     guesses = meant(await store.near_experiments(name))
     return f"there are no worlds in the experiment {name!r}{guesses or '; see `worldledger worlds`'}"

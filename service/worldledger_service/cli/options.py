@@ -45,8 +45,3 @@ Force = Annotated[bool, typer.Option("--force", help="Replace a file that is alr
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON: a list of objects.")]
 World = Annotated[str, typer.Argument(metavar="WORLD", help="A world's name.", show_default=False)]
-
-
-def examples(*lines: str) -> str:
-    """Return the examples that stand below a command's help."""
-    return "\n".join(["Example:" if len(lines) == 1 else "Examples:", "", *(f"  {line}" for line in lines)])

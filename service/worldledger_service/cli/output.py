@@ -1,10 +1,11 @@
-"""What a command says: data on stdout, words on stderr."""
+"""Output of commands: data on stdout, messages and progress on stderr."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -13,25 +14,30 @@ from worldledger.errors import SimulationError
 
 
 class ReaderGoneError(Exception):
-    """Whoever read our stdout has closed it; there is nothing more to do."""
+    """The reader of stdout has closed it, so the command ends."""
 
 
 def plain(text: str) -> str:
-    """Return a text that may be shown on a terminal: characters that would steer it are written as escapes."""
+    """Return a text that is safe on a terminal: control characters are written as escapes."""
     return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words: ``1 world``, ``2 worlds``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _shown(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
-#: Prints a line above what moves on the terminal, while something does.
+#: While a progress bar is shown: functions that print a line above it.
 _above: list[Callable[[str], object]] = []
 
 
 @contextmanager
 def above(printer: Callable[[str], object]) -> Iterator[None]:
-    """Have lines that go to a terminal printed by ``printer``, so that they do not run into a progress bar."""
+    """Print lines for a terminal by ``printer``, so that they do not run into a progress bar."""
     _above.append(printer)
     try:
         yield
@@ -40,7 +46,7 @@ def above(printer: Callable[[str], object]) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Say something to the user, on stderr."""
+    """Write a message to the user, on stderr."""
     try:
         for line in text.splitlines():
             if _above:
@@ -48,12 +54,12 @@ def say(text: str) -> None:
             else:
                 sys.stderr.write(f"worldledger: {plain(line)}\n")
         sys.stderr.flush()
-    except OSError:  # words that nobody can hear must not end the work
+    except OSError:  # a message that cannot be written must not end the work
         _give_up(sys.stderr)
 
 
 class Above:
-    """A stream for what is logged: stderr, but above what moves on the terminal."""
+    """A stream for log lines: stderr, above a progress bar."""
 
     def write(self, text: str) -> None:
         """Write whole lines."""
@@ -91,14 +97,14 @@ def put_bytes(data: bytes) -> None:
 
 
 def flush() -> None:
-    """Write what others (`--help`, say) have left in stdout's buffer, so that nothing is left to fail at the exit."""
+    """Flush stdout after writers that do not (`--help`, say), so that nothing fails at the exit."""
     with _stdout():
         sys.stdout.flush()
 
 
 @contextmanager
 def _stdout() -> Iterator[None]:
-    """Raise ReaderGoneError where stdout is closed by its reader, SimulationError where it cannot be written."""
+    """Raise ReaderGoneError if stdout was closed by its reader, SimulationError if it cannot be written."""
     try:
         yield
     except OSError as error:
@@ -109,7 +115,7 @@ def _stdout() -> Iterator[None]:
 
 
 def _give_up(stream: TextIO) -> None:
-    """Let what is in a stream's buffer go nowhere: at the exit it would be written again, and fail again."""
+    """Discard a stream's buffer: at the exit it would be written again, and fail again."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -117,7 +123,7 @@ def _give_up(stream: TextIO) -> None:
 
 @contextmanager
 def json_list() -> Iterator[Callable[[Any], None]]:
-    """Lend a function that writes items to a JSON list on stdout, one a line, at once."""
+    """Yield a function that writes items to a JSON list on stdout at once, one a line."""
     items = 0
 
     def item(value: Any) -> None:
@@ -127,3 +133,54 @@ def json_list() -> Iterator[Callable[[Any], None]]:
 
     yield item
     put_bytes(b"\n]\n" if items else b"[]\n")
+
+
+# -- progress ------------------------------------------------------------------------------------------------
+
+#: Reports progress: how much is done, how much there is in all (None: not known), and a remark to show.
+Tell = Callable[[float, float | None, str], None]
+
+#: Seconds until a bar is shown: shorter work needs none. The variable is for tests.
+_SHOWN_AFTER = float(os.environ.get("WORLDLEDGER_BAR_AFTER", "0.3"))
+
+
+def effects(tell: Tell) -> Callable[[int, int], None]:
+    """Return a function that reports how many effects are done, and of how many."""
+    return lambda done, total: tell(done, total, f"{done} effects")
+
+
+@contextmanager
+def progress_bar(label: str, *, quiet: bool = False) -> Iterator[Tell]:
+    """Yield a function that moves the bar; without a terminal it does nothing."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total, remark: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and only people look at it
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[remark]}"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+
+    def print_above(line: str) -> None:  # as it is: neither wrapped nor coloured, so that it can be copied
+        console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+    bar = Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+    task = bar.add_task(label, total=None, remark="")
+    show_at = time.monotonic() + _SHOWN_AFTER
+
+    def tell(done: float, total: float | None, remark: str) -> None:
+        bar.update(task, completed=done, total=total, remark=remark)
+        if not bar.live.is_started and time.monotonic() >= show_at:
+            bar.start()
+
+    with above(print_above):
+        try:
+            yield tell
+        finally:
+            bar.stop()

@@ -10,21 +10,15 @@ import typer
 
 from worldledger_service.cli.connect import database, target
 from worldledger_service.cli.files import require_none, written_whole
-from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet, examples
-from worldledger_service.cli.output import put_bytes, say
-from worldledger_service.cli.progress import Tell, progress_bar
+from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
+from worldledger_service.cli.output import Tell, counted, progress_bar, put_bytes, say
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
     from worldledger_service.report.blocks import Report
 
-EXAMPLES = examples(
-    "worldledger report examples -o report.html",
-    "worldledger report examples --json | jq '.sections[].figures[].title'",
-)
 
-
-def command(
+def report(
     ctx: typer.Context,
     experiment: Annotated[
         str, typer.Argument(metavar="EXPERIMENT", help="The name of an experiment.", show_default=False)
@@ -54,6 +48,10 @@ def command(
     log, the report says which, and which commands bring them up to date.
 
     Plots need the extra `analytics`; --json without --output does not.
+
+    Examples:
+        worldledger report examples -o report.html
+        worldledger report examples --json | jq '.sections[].figures[].title'
     """
     if output is None and not as_json:
         raise typer.BadParameter("where to: give --output FILE, or --json for the numbers alone")
@@ -105,6 +103,6 @@ def _conclude(report: Report, output: str | None) -> None:
         plots = sum(1 for _ in report.figures())
         worlds = report.facts["worlds"]
         say(
-            f"reported {worlds} world{'' if worlds == 1 else 's'} ({report.facts['effects']} effects) with {plots} "
-            f"plot{'' if plots == 1 else 's'} to {output}"
+            f"reported {counted(worlds, 'world')} ({report.facts['effects']} effects) "
+            f"with {counted(plots, 'plot')} to {output}"
         )

@@ -14,19 +14,17 @@ import typer
 
 from worldledger.errors import SimulationError
 from worldledger_service.cli.connect import Target, database, own, target
-from worldledger_service.cli.options import DatabaseUrl, Home, OwnProjections, examples
+from worldledger_service.cli.options import DatabaseUrl, Home, OwnProjections
 from worldledger_service.cli.output import plain, put, say
 from worldledger_service.database.address import MOST_PORT
 
-#: Seconds that what listens on the port may take to say what it is.
+#: Seconds that a program on the port may take to answer what it is.
 _PATIENCE = 3.0
-#: Characters that are repeated of what is no port.
+#: How many characters of an invalid port are repeated in the message.
 _MOST_SHOWN = 20
 
-EXAMPLES = examples("worldledger serve", "worldledger serve --port 9000 --home ./data")
 
-
-def command(
+def serve(
     ctx: typer.Context,
     host: Annotated[
         str | None,
@@ -69,6 +67,10 @@ def command(
     Every other command works beside it, on the same database. There is no authentication yet, so it listens on this
     machine alone unless --host says otherwise. If the port is in use, it says so before it starts
     anything.
+
+    Examples:
+        worldledger serve
+        worldledger serve --port 9000 --home ./data
     """
     number = None if port is None else _port(port)
     where = target(
@@ -95,7 +97,7 @@ def command(
 
 
 def _port(text: str) -> int:
-    """Read the port to listen on. Raises SimulationError where it is none."""
+    """Read the port to listen on. Raises SimulationError if it is invalid."""
     if not re.fullmatch("[0-9]{1,5}", text) or int(text) > MOST_PORT:
         what = f"a port is a number up to {MOST_PORT}, or 0 for a free one (--port, WORLDLEDGER_PORT)"
         raise SimulationError(f"cannot listen on port {plain(text[:_MOST_SHOWN])}: {what}", port=text)
@@ -103,9 +105,9 @@ def _port(text: str) -> int:
 
 
 def _serving(host: str, port: int) -> str | None:
-    """Return the address of the Worldledger that serves there; None where the port is free.
+    """Return the address of the Worldledger that serves there; None if the port is free.
 
-    Raises SimulationError where another program uses it.
+    Raises SimulationError if another program uses it.
     """
     from http.client import HTTPException  # noqa: PLC0415 - slow to load; `--help` needs none of them
     from urllib.error import URLError  # noqa: PLC0415
@@ -114,7 +116,7 @@ def _serving(host: str, port: int) -> str | None:
     name = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - where it is asked
     try:
         socket.create_connection((name, port), timeout=_PATIENCE).close()
-    except OSError:  # nobody listens; what else is wrong with the address, listening will say
+    except OSError:  # no program listens; other problems with the address are reported by listening
         return None
     address = f"http://{f'[{name}]' if ':' in name else name}:{port}"
     try:

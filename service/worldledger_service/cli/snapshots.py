@@ -1,4 +1,4 @@
-"""``worldledger snapshots``: which states of a world are kept."""
+"""The commands of snapshots: list those of a world, take one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.naming import whole_name
-from worldledger_service.cli.options import DatabaseUrl, Home, World, examples
-from worldledger_service.cli.output import json_list, say
-from worldledger_service.cli.rows import put_rows
+from worldledger_service.cli.layout import put_rows
+from worldledger_service.cli.moments import HEAD, At, one_moment, seq_of
+from worldledger_service.cli.naming import exact_world, whole_name
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
+from worldledger_service.cli.output import effects, json_list, progress_bar, put, put_bytes, say
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store
     from worldledger_service.store.snapshots import SnapshotRecord
 
-EXAMPLES = examples("worldledger snapshots my-world", "worldledger snapshots my-world --json | jq '.[-1]'")
 
 _HEADER = ("SEQ", "BYTES", "STATE DIGEST", "RULESET", "STATUS", "DIGEST IN SEQ", "TAKEN")
 _PAGE = 500
 
 
-def command(
+def list_snapshots(
     ctx: typer.Context,
     world: World,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON: a list of objects, with whole digests.")] = False,
@@ -35,6 +35,10 @@ def command(
 
     They are a cache. Those that another version of the ruleset made are stale, and not used. DIGEST IN SEQ is the
     effect StateDigest by which the log itself says what the state was.
+
+    Examples:
+        worldledger snapshots my-world
+        worldledger snapshots my-world --json | jq '.[-1]'
     """
 
     async def work(store: Store) -> None:
@@ -77,3 +81,48 @@ def _row(snapshot: SnapshotRecord) -> tuple[str, ...]:
         "-" if snapshot.digest_seq is None else str(snapshot.digest_seq),
         snapshot.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S"),
     )
+
+
+# -- snapshot ------------------------------------------------------------------------------------------------
+
+
+def take_snapshot(
+    ctx: typer.Context,
+    world: World,
+    at: At = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object: the snapshot.")] = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Take a snapshot of a world at its head or an earlier moment, and write the state's digest into the log.
+
+    States near it are then quick to get, and whoever replays the log can prove that they came to the same one. Where
+    nothing has happened since the last snapshot, nothing is done.
+
+    Examples:
+        worldledger snapshot my-world
+        worldledger snapshot my-world --at step:1000
+    """
+    moment = one_moment(at)
+
+    async def work(store: Store) -> None:
+        record = await exact_world(store, world)
+        seq = None if moment == HEAD else await seq_of(store, record, moment)
+        before = await store.states.newest(record.world_id, seq)
+        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
+            snapshot = await store.snapshot(record.world_id, effects(tell), seq=seq)
+        if as_json:
+            put_bytes(snapshot.model_dump_json().encode() + b"\n")
+        else:
+            put(_sentence(snapshot, new=snapshot not in before))
+
+    with_store(target(ctx, database_url, home), work)
+
+
+def _sentence(snapshot: SnapshotRecord, *, new: bool) -> str:
+    what = f"{snapshot.state_bytes} bytes, digest {snapshot.state_digest}"
+    if not new:
+        return f"nothing has happened in {snapshot.world_id} since its snapshot at seq {snapshot.global_seq} ({what})"
+    noted = "" if snapshot.digest_seq is None else f"; seq {snapshot.digest_seq} of the log says so"
+    return f"took a snapshot of {snapshot.world_id} at seq {snapshot.global_seq} ({what}){noted}"

@@ -1,15 +1,18 @@
-"""``worldledger sql``: questions in SQL, of one's own or from the cookbook."""
+"""``worldledger sql``: queries in SQL, one's own or from the cookbook."""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import typer
 
+from worldledger.columns import unique_names
 from worldledger.errors import (
     QueryRefusedError,
     QueryTimeoutError,
@@ -19,26 +22,285 @@ from worldledger.errors import (
 )
 from worldledger.near import meant, near
 from worldledger_service.cli.connect import database, target
-from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet, examples
-from worldledger_service.cli.output import put, put_bytes, say
-from worldledger_service.cli.rows import put_rows
-from worldledger_service.cli.sql_formats import FORMATS, Format, format_of, written
+from worldledger_service.cli.files import written_whole
+from worldledger_service.cli.layout import cut, fitted, put_rows, screen_width, width
+from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
+from worldledger_service.cli.output import plain, put, put_bytes, say
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
+    from worldledger_service.database.analytics.asking import Cells, Column, Row
     from worldledger_service.database.analytics.cookbook import NamedQuery
     from worldledger_service.database.engine import Connection
 
-EXAMPLES = examples(
-    'worldledger sql "select kind, count(*) from effects group by kind order by 2 desc"',
-    "worldledger sql --list",
-    "worldledger sql --tables effects",
-    "worldledger sql effects-by-kind --param experiment=first",
-    'worldledger sql "table effects" -o effects.parquet',
-    "worldledger sql - --format csv < question.sql",
-)
 
-#: What is no query but the name of one.
+# -- formats of answers --------------------------------------------------------------------------------------
+
+Format: TypeAlias = Literal["table", "csv", "json", "parquet"]
+Write: TypeAlias = Callable[[bytes], object]
+
+#: Values that are quoted in a CSV file: the empty text, those with special characters, and psql's end of data.
+_QUOTED: Final = re.compile(r'\A\Z|[",\r\n]|\A\\\.\Z')
+#: First characters by which a spreadsheet takes a cell for a formula. Source: OWASP, "CSV Injection".
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+#: Longest cell of a table that is shown whole.
+_WIDEST: Final = 80
+_NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "real", "double precision", "numeric"})
+_DOUBLES: Final = frozenset({"real", "double precision"})
+#: Digits of a double behind the point, in a table.
+_DIGITS: Final = 6
+#: Rows of a row group.
+_GROUP: Final = 122_880
+
+
+class Writer(Protocol):
+    """Writes an answer: its columns, then rows, then the end; nothing more after ``give_up``."""
+
+    def begin(self, columns: Sequence[Column]) -> None:
+        """Take the columns."""
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        """Write rows, or keep them."""
+
+    def end(self) -> None:
+        """Write what is left."""
+
+    def give_up(self) -> None:
+        """Write nothing more."""
+
+
+class _Lines:
+    """A writer of lines, which holds no resources."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+
+    def end(self) -> None:
+        pass
+
+    def give_up(self) -> None:
+        pass
+
+
+class _Table(_Lines):
+    """Aligned columns, as psql shows them, doubles to six digits behind the point; all rows are held until the end.
+
+    Where they are wider than the ``screen``, long cells are cut.
+    """
+
+    def __init__(self, write: Write, screen: int | None = None) -> None:
+        super().__init__(write)
+        self._screen = screen
+        self._rows: list[list[str]] = []
+
+    def begin(self, columns: Sequence[Column]) -> None:
+        self._right = [column.type in _NUMBERS for column in columns]
+        self._doubles = [column.type in _DOUBLES for column in columns]
+        self._rows.append([plain(column.name) for column in columns])
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            cells = zip(row, self._doubles, strict=True)
+            self._rows.append([_rounded(cell or "") if is_double else _shown(cell or "") for cell, is_double in cells])
+
+    def end(self) -> None:
+        sizes = [max(map(width, cells)) for cells in zip(*self._rows, strict=True)]
+        if self._screen is not None:
+            sizes = fitted(sizes, self._screen - 2, len(" | "))
+            self._rows = [[cut(*cell) for cell in zip(cells, sizes, strict=True)] for cells in self._rows]
+        head, *rest = self._rows
+        lines = [" | ".join(_padded(cell, size, centre=True) for cell, size in zip(head, sizes, strict=True))]
+        lines.append("-+-".join("-" * size for size in sizes))
+        for row in rest:
+            cells = zip(row, sizes, self._right, strict=True)
+            lines.append(" | ".join(_padded(cell, size, right=right) for cell, size, right in cells))
+        text = "".join(f" {line}".rstrip() + "\n" for line in [lines[0], *lines[2:]])
+        first, _, others = text.partition("\n")
+        self._write(f"{first}\n-{lines[1]}-\n{others}".encode(errors="backslashreplace"))
+
+
+def _shown(cell: str) -> str:
+    return cut(plain(cell), _WIDEST)
+
+
+def _rounded(cell: str) -> str:
+    """Return a double's text for people, rounded; one that would be rounded to nothing is returned as it is."""
+    if len(cell.partition(".")[2]) <= _DIGITS or "e" in cell or abs(float(cell)) < 0.1**_DIGITS:
+        return cell
+    return f"{float(cell):.{_DIGITS}f}".rstrip("0").rstrip(".")
+
+
+def _padded(cell: str, size: int, *, right: bool = False, centre: bool = False) -> str:
+    room = size - width(cell)
+    left = room if right else room // 2 if centre else 0
+    return " " * left + cell + " " * (room - left)
+
+
+class _Csv(_Lines):
+    """Comma-separated values (RFC 4180, lines end in LF): a header, then PostgreSQL's texts.
+
+    Null is empty and the empty text ``""``, as COPY writes them; the csv module of Python 3.11 cannot. A text that
+    a spreadsheet would take for a formula has an apostrophe before it, unless ``escape`` is False.
+    """
+
+    def __init__(self, write: Write, *, escape: bool = True) -> None:
+        super().__init__(write)
+        self._escape = escape
+
+    def begin(self, columns: Sequence[Column]) -> None:
+        self._texts = [self._escape] * len(columns)
+        self.rows([tuple(column.name for column in columns)])
+        self._texts = [self._escape and column.type not in _NUMBERS for column in columns]
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        self._write("".join(",".join(map(_field, row, self._texts)) + "\n" for row in rows).encode())
+
+
+def _field(cell: str | None, is_text: bool) -> str:
+    if is_text and cell and cell.startswith(_FORMULA):
+        cell = f"'{cell}"
+    if cell is None or not _QUOTED.search(cell):
+        return cell or ""
+    doubled = cell.replace('"', '""')
+    return f'"{doubled}"'
+
+
+class _Json(_Lines):
+    """A list of objects, one a line; a repeated column name gets a number."""
+
+    def __init__(self, write: Write) -> None:
+        super().__init__(write)
+        self._before = "[\n"
+
+    def begin(self, columns: Sequence[Column]) -> None:
+        names = unique_names(column.name for column in columns)
+        self._keys = [json.dumps(name, ensure_ascii=False) for name in names]
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        pieces: list[str] = []
+        for row in rows:
+            cells = zip(self._keys, row, strict=True)
+            pieces.append(self._before + "{" + ",".join(f"{key}:{cell or 'null'}" for key, cell in cells) + "}")
+            self._before = ",\n"
+        self._write("".join(pieces).encode())
+
+    def end(self) -> None:
+        self._write(b"[]\n" if self._before == "[\n" else b"\n]\n")
+
+
+class _Parquet:
+    """A Parquet file: zstd, row groups of about 120,000 rows."""
+
+    def __init__(self, write: Write) -> None:
+        from worldledger_service.arrow.extras import needed  # noqa: PLC0415
+
+        with needed():
+            import pyarrow as pa  # noqa: PLC0415 - large, and not always installed
+            import pyarrow.parquet as pq  # noqa: PLC0415
+
+            from worldledger_service.arrow import answers  # noqa: PLC0415
+        self._pa, self._pq, self._answers = pa, pq, answers
+        self._sink = _Sink(write)
+        self._waiting: list[Any] = []
+        self._count = 0
+        self._writer: Any = None
+
+    def begin(self, columns: Sequence[Column]) -> None:
+        self._schema = self._answers.schema_of(columns)
+        self._writer = self._pq.ParquetWriter(
+            self._pa.PythonFile(self._sink, mode="w"), self._schema, compression="zstd"
+        )
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        self._waiting.append(self._answers.batch_of(self._schema, rows))
+        self._count += len(rows)
+        if self._count >= _GROUP:
+            self._flush()
+
+    def end(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def give_up(self) -> None:
+        self._sink.give_up()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(self._pa.Table.from_batches(self._waiting, self._schema), row_group_size=_GROUP)
+        self._waiting, self._count = [], 0
+
+
+class _Sink(io.RawIOBase):
+    """A stream that can only be written; it counts its bytes."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._length = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def give_up(self) -> None:
+        self._write = len
+
+    def write(self, data: Any) -> int:
+        self._write(bytes(data))
+        self._length += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._length
+
+
+class _Form(NamedTuple):
+    writer: Callable[[Write], Writer]
+    cells: Cells
+
+
+FORMATS: Final[dict[str, _Form]] = {
+    "table": _Form(_Table, "text"),
+    "csv": _Form(_Csv, "text"),
+    "json": _Form(_Json, "json"),
+    "parquet": _Form(_Parquet, "plain"),
+}
+
+
+def format_of(form: str | None, output: str) -> Format:
+    """Return the format that was given, or else that of the file's name. Raises SimulationError."""
+    if form is None:
+        form = output.rpartition(".")[2] if "." in output else "table"
+        form = form if form in FORMATS else "table"
+    if form not in FORMATS:
+        raise SimulationError(f"--format {form}: there are {', '.join(FORMATS)}")
+    if form == "parquet" and output == "-" and sys.stdout.isatty():
+        raise SimulationError("a Parquet file is nothing for a terminal: name a file with -o")
+    return cast("Format", form)
+
+
+@contextmanager
+def written(form: Format, output: str, *, escape: bool = True, force: bool = False) -> Iterator[Writer]:
+    """Yield the writer of an answer; a file appears at the end of the block, whole, or not at all.
+
+    ``escape`` marks texts in CSV that a spreadsheet would take for formulas.
+    """
+    with written_whole(output, force=force) as write:
+        writer: Writer
+        if form == "csv":
+            writer = _Csv(write, escape=escape)
+        elif form == "table" and output == "-":
+            writer = _Table(write, screen_width())
+        else:
+            writer = FORMATS[form].writer(write)
+        try:
+            yield writer
+        except BaseException:
+            writer.give_up()
+            raise
+
+
+#: A name of a query of the cookbook, not a query.
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\Z")
 #: Words with which statements begin: one of them alone is a query, which the database refuses with its reason.
 #: Source: PostgreSQL documentation, "SQL Commands".
@@ -48,14 +310,14 @@ _STATEMENT: Final = re.compile(
     r"|reassign|refresh|reindex|release|reset|revoke|rollback|savepoint|security|select|set|show|start|table"
     r"|truncate|unlisten|update|vacuum|values|with)\Z"
 )
-#: Rows of a table, where nothing is said: who wants more wants a file.
+#: Default limit of the rows of a table: more belong in a file.
 _ROWS: Final = 1000
-#: As long as nobody waits.
+#: A timeout in seconds that stands for none.
 _NO_LIMIT: Final = 2_000_000.0
 _LINE: Final = 100
 
 
-def command(
+def query(
     ctx: typer.Context,
     query: Annotated[
         str | None,
@@ -117,6 +379,14 @@ def command(
     can be changed.
 
     A query may have parameters (:name). Where projections that it reads are behind the log, a line on stderr says so.
+
+    Examples:
+        worldledger sql "select kind, count(*) from effects group by kind order by 2 desc"
+        worldledger sql --list
+        worldledger sql --tables effects
+        worldledger sql effects-by-kind --param experiment=first
+        worldledger sql "table effects" -o effects.parquet
+        worldledger sql - --format csv < question.sql
     """
     if listed:
         _list(query, form)
@@ -194,7 +464,7 @@ async def _ask(
 
 
 async def _connected(url: str) -> Connection:
-    """Connect as a reader; who works for the service and is none asks as the service does."""
+    """Connect as a reader; a user without the reader's role connects as the service."""
     from worldledger_service.database.engine import connect_one  # noqa: PLC0415
     from worldledger_service.database.guards import READER_ROLE, SERVICE_ROLE  # noqa: PLC0415
 
@@ -207,7 +477,7 @@ async def _connected(url: str) -> Connection:
 
 
 async def _tell_of_lag(connection: Connection, text: str, own: str) -> None:
-    """Say which projections of those that the query names do not hold all of the log, and what to do about it."""
+    """Report the query's projections that are behind the log, and what to do about it."""
     from worldledger_projections.registry import known  # noqa: PLC0415 - all rulesets; slow to load
 
     from worldledger_service.database.analytics.lag import lag_of  # noqa: PLC0415
@@ -246,7 +516,7 @@ def _read_param(text: str) -> tuple[str, str]:
 
 
 def _told(error: QueryRefusedError, text: str) -> list[str]:
-    """Return what is wrong, the line of the query in which it is, a caret under the place, and what helps."""
+    """Return the error's message, the query's line with a caret under the place, and a hint."""
     lines = [error.message]
     number, column = error.details.get("line"), error.details.get("column")
     if number is not None and column is not None:

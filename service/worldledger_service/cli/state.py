@@ -1,9 +1,9 @@
-"""``worldledger state``: what a world is at one moment."""
+"""``worldledger state`` and ``worldledger diff``: a world's state at a moment, and between two."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,35 +12,29 @@ import typer
 from worldledger.kinds import installed
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.layout import Piece, fields, put_lines, shown, table
+from worldledger_service.cli.log import read_effect
 from worldledger_service.cli.moments import (
     At,
     AtSeq,
     AtSimTime,
     AtTurn,
     AtWallTime,
+    moment_rule,
     one_moment,
+    read_moment,
     seq_of,
     shown_wall_time,
 )
 from worldledger_service.cli.naming import find_world
-from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World, examples
-from worldledger_service.cli.output import plain, put_bytes
-from worldledger_service.cli.progress import effects, progress_bar
-from worldledger_service.cli.stored import read_effect
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
+from worldledger_service.cli.output import counted, effects, plain, progress_bar, put_bytes
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store
     from worldledger_service.store.states import StateAt
 
-EXAMPLES = examples(
-    "worldledger state my-world",
-    "worldledger state my-world --at 1200",
-    "worldledger state my-world --at sim:12.5",
-    "worldledger state my-world --at 2026-01-31T12:00:00Z --json | jq .state.entities",
-)
 
-
-def command(
+def show_state(
     ctx: typer.Context,
     world: World,
     at: At = None,
@@ -59,6 +53,12 @@ def command(
 
     Long values are shown cut off (…); --json has everything; in it, state_digest is the SHA-256 of the
     text of "state".
+
+    Examples:
+        worldledger state my-world
+        worldledger state my-world --at 1200
+        worldledger state my-world --at sim:12.5
+        worldledger state my-world --at 2026-01-31T12:00:00Z --json | jq .state.entities
     """
     moment = one_moment(at, seq=at_seq, sim_time=at_sim_time, wall_time=at_wall_time, turn=at_turn)
 
@@ -85,13 +85,15 @@ def _document(found: StateAt) -> bytes:
 
 
 def _page(found: StateAt, effect: dict[str, Any], head_seq: int) -> Iterator[list[Piece]]:
-    """Lay out a state for people; ``effect`` is the last one that is in it."""
+    """Lay out a state for people; ``effect`` is the last one in it."""
     state, metadata = found.state, found.state.metadata
     at = "the head" if found.global_seq == head_seq else f"head {head_seq}"
     times = f"sim_time {effect.get('sim_time')}, {shown_wall_time(effect.get('wall_time'))}"
     yield [(found.world_id, "bold"), (f" at seq {found.global_seq} ({at}), {times}", "")]
     yield [("state digest ", ""), (found.state_digest, "cyan"), (f", {found.ruleset} {found.ruleset_version}", "")]
-    yield [(f"last effect {metadata.get('last_effect_kind')}", ""), *map(_counted(metadata), ("unknown", "malformed"))]
+    ignored = [(name, metadata.get(f"{name}_effects")) for name in ("unknown", "malformed")]
+    told = [(f", {counted(count, f'{name} effect')}", "yellow") for name, count in ignored if count]
+    yield [(f"last effect {metadata.get('last_effect_kind')}", ""), *told]
     kind = installed().get(found.ruleset)
     if kind is not None and (pictured := kind.load("pictured")) is not None:
         yield from _section(*pictured(state.entities))
@@ -110,17 +112,7 @@ def _page(found: StateAt, effect: dict[str, Any], head_seq: int) -> Iterator[lis
     yield from _listed("metadata", [(plain(name), shown(value)) for name, value in sorted(more.items())])
 
 
-def _counted(metadata: dict[str, Any]) -> Callable[[str], Piece]:
-    """Tell how many effects the fold could make nothing of, where there are any."""
-
-    def counted(name: str) -> Piece:
-        count = metadata.get(f"{name}_effects")
-        return (f", {count} {name} effect{'' if count == 1 else 's'}" if count else ""), "yellow"
-
-    return counted
-
-
-#: What of the metadata is shown in places of its own.
+#: Metadata that are shown in places of their own.
 _KNOWN = {
     "agents",
     "relationships",
@@ -141,7 +133,7 @@ def _listed(title: str, rows: list[Any]) -> Iterator[list[Piece]]:
 
 
 def _section(title: str, lines: Any) -> Iterator[list[Piece]]:
-    """Return the lines below a title; nothing where there are none."""
+    """Return the lines below a title; nothing if there are none."""
     lines = iter(lines)
     first = next(lines, None)
     if first is not None:
@@ -159,7 +151,7 @@ def _entity(value: Any, *, in_space: bool = False) -> list[str]:
 
 
 def _relationships(adjacent: dict[str, list[str]], details: Any) -> list[tuple[str, list[str]]]:
-    """Return a row for each pair: from whom to whom, and what is known of it."""
+    """Return a row for each pair of related entities, with the relationship's details."""
     rows = []
     for one, others in sorted(adjacent.items()):
         for other in others:
@@ -173,3 +165,130 @@ def _relation(kind: str, detail: Any) -> str:
         return f"{plain(kind)} {shown(detail)}"
     more = detail.get("metadata")
     return f"{plain(kind)} {shown(detail.get('strength'))}" + (f" {shown(more)}" if more else "")
+
+
+# -- diff ----------------------------------------------------------------------------------------------------
+
+_MOMENT = f"A moment: {moment_rule()}. A time means the last effect at or before it."
+_MARKS = {"add": ("+ ", "green"), "remove": ("- ", "red"), "replace": ("", "")}
+
+
+def show_diff(
+    ctx: typer.Context,
+    world: World,
+    a: Annotated[str, typer.Argument(metavar="A", help=_MOMENT, show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="The other moment; it may be the earlier one.")],
+    patch_only: Annotated[bool, typer.Option("--patch", help="Write the patch and nothing else.")] = False,
+    tree_only: Annotated[bool, typer.Option("--tree", help="Write the tree and nothing else.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write one JSON object: the patch, both seqs and both state digests.")
+    ] = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Show how a world's state at moment A differs from that at moment B.
+
+    First a tree for people: what came (+), what went (-) and what changed (→), long values cut off (…). Then the
+    JSON Patch (RFC 6902) that turns state A into state B. Both states are folded from the log.
+
+    Examples:
+        worldledger diff my-world 1000 head
+        worldledger diff my-world sim:10 sim:12.5
+        worldledger diff my-world 2026-01-31T12:00:00Z head --patch > changes.json
+    """
+    if patch_only + tree_only + as_json > 1:
+        raise typer.BadParameter("give one of --patch, --tree and --json; --json has the patch, too")
+    moments = read_moment(a, "A"), read_moment(b, "B")
+
+    async def work(store: Store) -> None:
+        from worldledger.patches import diff  # noqa: PLC0415
+
+        record = await find_world(store, world)
+        seqs = [await seq_of(store, record, moment) for moment in moments]
+        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
+            before, after = [await store.states.state_at(record.world_id, seq, effects(tell)) for seq in seqs]
+        patch = diff(before.state.to_value(), after.state.to_value())
+        if as_json:
+            put_bytes(_difference(before, after, patch))
+            return
+        if not patch_only:
+            put_lines(_tree(before, after, patch))
+        if not (patch_only or tree_only):
+            put_lines([[], [("JSON Patch (RFC 6902):", "bold")]])
+        if not tree_only:
+            put_bytes(_list(patch))
+
+    with_store(target(ctx, database_url, home), work)
+
+
+def _difference(before: StateAt, after: StateAt, patch: list[dict[str, Any]]) -> bytes:
+    facts = {
+        "world_id": before.world_id,
+        "from_seq": before.global_seq,
+        "to_seq": after.global_seq,
+        "from_digest": before.state_digest,
+        "to_digest": after.state_digest,
+        "patch": patch,
+    }
+    return json.dumps(facts, ensure_ascii=False).encode() + b"\n"
+
+
+def _list(patch: list[dict[str, Any]]) -> bytes:
+    """Write the patch with an operation a line."""
+    lines = ",\n".join(json.dumps(operation, ensure_ascii=False) for operation in patch)
+    return f"[\n{lines}\n]\n".encode() if patch else b"[]\n"
+
+
+# -- the tree ------------------------------------------------------------------------------------------------
+
+
+def _tree(before: StateAt, after: StateAt, patch: list[dict[str, Any]]) -> Iterator[list[Piece]]:
+    """Draw what a patch does as a tree, with the values that were there before."""
+    yield [(before.world_id, "bold"), (f" seq {before.global_seq} → {after.global_seq}", "")]
+    if patch:
+        old = before.state.to_value()
+        yield from _branches(_grow(patch), old, "")
+    else:
+        yield [("no difference", "")]
+
+
+def _grow(patch: list[dict[str, Any]]) -> dict[str, Any]:
+    """Arrange the operations in a tree by the names in their paths."""
+    root: dict[str, Any] = {}
+    for operation in patch:
+        *above, last = [name.replace("~1", "/").replace("~0", "~") for name in operation["path"].split("/")[1:]]
+        here = root
+        for name in above:
+            here = here.setdefault(name, {})
+        here[last] = _Leaf((operation,))
+    return root
+
+
+class _Leaf(tuple[dict[str, Any]]):
+    """An operation at its place in the tree."""
+
+
+def _branches(branches: dict[str, Any], old: Any, indent: str) -> Iterator[list[Piece]]:
+    for number, (name, branch) in enumerate(branches.items(), 1):
+        last = number == len(branches)
+        guide: Piece = (indent + ("└── " if last else "├── "), "dim")
+        if isinstance(branch, _Leaf):
+            yield [guide, *_leaf(name, branch[0], old)]
+        else:
+            yield [guide, (plain(name), "cyan")]
+            yield from _branches(branch, old[name], indent + ("    " if last else "│   "))
+
+
+def _leaf(name: str, operation: dict[str, Any], old: Any) -> Sequence[Piece]:
+    mark, style = _MARKS[operation["op"]]
+    if operation["op"] == "add":
+        return [(f"{mark}{name} {shown(operation['value'])}", style)]
+    if operation["op"] == "remove":
+        return [(f"{mark}{name} {shown(old[name])}", style)]
+    return [
+        (f"{plain(name)} ", ""),
+        (shown(old[name]), "red"),
+        (" → ", ""),
+        (shown(operation["value"]), "green"),
+    ]

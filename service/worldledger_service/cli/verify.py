@@ -1,4 +1,4 @@
-"""``worldledger verify``: find whatever in the log was changed."""
+"""``worldledger verify``: find what was changed in logs, or with --file in an export."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from worldledger.errors import FileRefusedError
 from worldledger_service.cli.connect import database, target, work
+from worldledger_service.cli.log import check_file, open_export
 from worldledger_service.cli.naming import not_found, whole_names
-from worldledger_service.cli.options import DatabaseUrl, Home, Json, examples
-from worldledger_service.cli.output import json_list, put, say
-from worldledger_service.cli.progress import Tell, progress_bar
-from worldledger_service.cli.verify_file import verify_file
+from worldledger_service.cli.options import DatabaseUrl, Home, Json
+from worldledger_service.cli.output import Tell, json_list, progress_bar, put, say
 from worldledger_service.cli.workers import processors, share_out
 from worldledger_service.collecting import collect_seldom
 from worldledger_service.running import run_blocking
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store
     from worldledger_service.store.spans import Hear, Span
 
-EXAMPLES = examples(
-    "worldledger verify --all",
-    "worldledger verify my-world --head 120:6f2c…   (as an earlier run printed it)",
-    "worldledger verify my-world --from 120:6f2c…   (only what came since)",
-    "worldledger verify --all --full",
-    "worldledger verify --file my-world.ndjson",
-)
 
 #: Worlds that are verified at the same time: while one is computed, the others' rows are on their way.
 _AT_ONCE = 4
@@ -42,7 +35,7 @@ _PROCESSES = 2
 _REPEATED = 100
 
 
-def command(
+def verify(
     ctx: typer.Context,
     worlds: Annotated[
         list[str] | None, typer.Argument(metavar="WORLD", help="Worlds' names.", show_default=False)
@@ -96,6 +89,13 @@ def command(
     The exit code is 0 if everything holds, 1 if something was tampered with (world, seq and what differs are
     named), 2 if a check could not be run. Keep what is printed as head elsewhere: given as --head later, it finds
     even a log that was rewritten or cut off as a whole.
+
+    Examples:
+        worldledger verify --all
+        worldledger verify my-world --head 120:6f2c…   (as an earlier run printed it)
+        worldledger verify my-world --from 120:6f2c…   (only what came since)
+        worldledger verify --all --full
+        worldledger verify --file my-world.ndjson
     """
     import uvloop  # noqa: PLC0415
 
@@ -149,7 +149,7 @@ class SpanWorkers:
         self._lock = asyncio.Lock()
 
     async def hold(self, spans: Sequence[Span], hear: Hear) -> bool:
-        """Tell whether everything in the spans holds; False also where a process could not finish its check."""
+        """Return True if everything in the spans holds; False also if a process could not finish its check."""
         from worldledger.errors import SimulationError  # noqa: PLC0415
         from worldledger_service.store.spans import Used, verify_span  # noqa: PLC0415
 
@@ -170,7 +170,7 @@ class SpanWorkers:
 
 
 class _Run:
-    """Verifies worlds, a few at a time, and tells the verdicts in the order of the worlds."""
+    """Verifies worlds, a few at a time, and writes the verdicts in the order of the worlds."""
 
     def __init__(
         self,
@@ -197,12 +197,12 @@ class _Run:
 
     @property
     def count(self) -> int:
-        """How many worlds were asked for."""
+        """The number of worlds to verify."""
         return self.verified + self.tampered + self.absent
 
     @property
     def code(self) -> int:
-        """The exit code; a finding outweighs what could not be looked at."""
+        """The exit code; a finding outweighs a world that could not be checked."""
         return 1 if self.tampered else 2 if self.absent else 0
 
     async def verify(self, store: Store, put_verdict: Callable[[Verdict], None]) -> None:
@@ -239,7 +239,7 @@ class _Run:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _verdict(self, store: Store, name: str) -> Verdict | None:
-        """Verify one world; None if there is no such world."""
+        """Verify one world; return None if it does not exist."""
         from worldledger.errors import InvalidNameError, WorldNotFoundError  # noqa: PLC0415
         from worldledger_service.store.verification import verify_world  # noqa: PLC0415
 
@@ -268,7 +268,7 @@ class _Run:
 
 
 def _sum_up(run: _Run, *, findings: bool) -> None:
-    """Close a run over several worlds: what was found is repeated, so that it is not lost in the list."""
+    """Write the summary of several worlds; findings are repeated, so that they are not lost in the list."""
     if run.count == 0:
         say("there are no worlds to verify")
     elif run.count > 1:
@@ -300,3 +300,61 @@ def _object(verdict: Verdict) -> dict[str, Any]:
         "position": str(reached) if reached.global_seq else None,
         "finding": None if finding is None else {"global_seq": finding.global_seq, "what": finding.what},
     }
+
+
+# -- --file --------------------------------------------------------------------------------------------------
+
+#: Facts that are not reported of a file that does not verify.
+_UNKNOWN = dict.fromkeys(("effects", "head_seq", "head_checksum", "verified_through", "position"))
+
+
+def verify_file(file: str, noted: list[Position], *, max_effect_bytes: int, as_json: bool, quiet: bool) -> None:
+    """Verify an export; a refused file is a finding, one that cannot be read or checked is not.
+
+    Raises typer.Exit for the one, FileRefusedError for the other.
+    """
+    from worldledger.exports import MAX_LINE  # noqa: PLC0415
+
+    limit = max(max_effect_bytes, MAX_LINE)  # the limit of the service that wrote the file is not known here
+    try:
+        with open_export(file) as stream:
+            checked = check_file(stream, file, noted=noted, max_effect_bytes=limit, quiet=quiet or as_json)
+    except FileRefusedError as error:
+        line = error.details.get("line")
+        if line is None:
+            raise
+        if error.details.get("unchecked"):
+            raise FileRefusedError(f"could not check: {error.reason}", file=file, line=line) from None
+        if as_json:
+            seq = error.details.get("global_seq")
+            finding = {"line": line, "global_seq": seq, "what": error.reason}
+            world_id = error.details.get("world_id")
+            with json_list() as item:
+                item({"file": file, "world_id": world_id, "verified": False, **_UNKNOWN, "finding": finding})
+        else:
+            put(f"{_verdict(error)}: {error.reason}")
+        raise typer.Exit(1) from None
+    head = checked.trailer.head
+    if as_json:
+        with json_list() as item:
+            item(
+                {
+                    "file": file,
+                    "world_id": checked.world.world_id,
+                    "verified": True,
+                    "effects": checked.trailer.count,
+                    "head_seq": head.global_seq,
+                    "head_checksum": head.checksum.hex(),
+                    "verified_through": head.global_seq,
+                    "position": str(head),
+                    "finding": None,
+                }
+            )
+    elif not quiet:
+        put(f"verified {file}: {checked.world.world_id} {checked.trailer.count} effects, head {head}")
+
+
+def _verdict(error: FileRefusedError) -> str:
+    place = f"{error.details['file']} at line {error.details['line']}"
+    world_id = error.details.get("world_id")
+    return f"REFUSED {place}" if world_id is None else f"TAMPERED {place} (world {world_id})"

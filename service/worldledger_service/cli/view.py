@@ -1,9 +1,9 @@
-"""``worldledger view``: what an agent saw, and beside it what was true."""
+"""``worldledger view``: what an agent saw at a moment, and with --truth beside it what was true."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -13,10 +13,8 @@ from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.layout import Piece, fields, put_lines, shown, table
 from worldledger_service.cli.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, one_moment, seq_of
 from worldledger_service.cli.naming import find_world
-from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World, examples
-from worldledger_service.cli.output import plain, put_bytes
-from worldledger_service.cli.progress import effects, progress_bar
-from worldledger_service.cli.truths import Compared, compared
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
+from worldledger_service.cli.output import effects, plain, progress_bar, put_bytes
 
 if TYPE_CHECKING:
     from worldledger.observation import View
@@ -24,11 +22,6 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store
     from worldledger_service.store.states import StateAt
 
-EXAMPLES = examples(
-    "worldledger view market Trader_1",
-    "worldledger view market Trader_1 --at step:5 --truth",
-    "worldledger view market Trader_1 --at 120 --truth --json | jq .truth",
-)
 
 #: The entity that has the global variables of a world that is counted in units.
 _GLOBAL = "global"
@@ -39,7 +32,7 @@ _MOST = 60
 _STYLES = {"hidden": "yellow", "unaware": "yellow", "noised": "cyan", "differs": "red", "gone": "red"}
 
 
-def command(
+def show_view(
     ctx: typer.Context,
     world: World,
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name.", show_default=False)],
@@ -64,6 +57,11 @@ def command(
     The view is worked out anew from the log, by the policy that the agent was registered with then. With --truth each
     variable has a line with what the agent saw and what was true. Marked are those that it did not see of what it saw
     (hidden), those of what it did not see at all (unaware), and numbers that were blurred (noised).
+
+    Examples:
+        worldledger view market Trader_1
+        worldledger view market Trader_1 --at step:5 --truth
+        worldledger view market Trader_1 --at 120 --truth --json | jq .truth
     """
     moment = one_moment(at, seq=at_seq, sim_time=at_sim_time, wall_time=at_wall_time, turn=turn)
 
@@ -94,7 +92,7 @@ def command(
 
 
 def _document(found: StateAt, view: View, *, truth: bool) -> bytes:
-    """Return the view as it is told over HTTP, the moment that it is of, and every entity as it was."""
+    """Return the view as the HTTP API has it, with its moment and every entity as it was."""
     import orjson  # noqa: PLC0415 - slow to load, as the next; `--help` needs none of it
 
     from worldledger_service.api.inhabitants import in_order, view_of  # noqa: PLC0415
@@ -130,7 +128,7 @@ def _page(found: StateAt, view: View, head_seq: int, *, truth: bool) -> Iterator
 
 
 def _seen(view: View, *, has_globals: bool) -> Iterator[list[Piece]]:
-    """Lay out what the agent saw; global variables for themselves."""
+    """Lay out what the agent saw, global variables apart."""
     entities = dict(view.visible_entities)
     world = entities.pop(_GLOBAL, None) if has_globals else None
     yield []
@@ -164,3 +162,98 @@ def _truth(state: WorldState, view: View) -> Iterator[list[Piece]]:
 
 def _row(each: Compared) -> tuple[str, str, str, str]:
     return plain(each.path), each.seen_text(_MOST), each.true_text(_MOST), each.mark
+
+
+# -- --truth -------------------------------------------------------------------------------------------------
+
+#: Stands for a missing value.
+NOTHING: Final = object()
+
+
+class Compared(NamedTuple):
+    """A variable, or a part of one, as an agent saw it and as it was; NOTHING where it was not there.
+
+    ``mark`` is empty where both are the same. Else: ``hidden`` of a variable that the agent did not see of an entity
+    that it saw; ``unaware`` of those of an entity that it did not see; ``noised`` of a number that its policy blurs;
+    ``gone`` of what was not there any more, and ``differs`` of what was otherwise by then: what goes out of sight may
+    stay in a view as it was last seen.
+    """
+
+    path: str
+    seen: Any
+    true: Any
+    mark: str
+
+    def seen_text(self, most: int) -> str:
+        """Return what the agent saw as text."""
+        return _text(self.seen, most)
+
+    def true_text(self, most: int) -> str:
+        """Return what was true as text."""
+        return _text(self.true, most)
+
+
+def _text(value: Any, most: int) -> str:
+    return "-" if value is NOTHING else shown(value, most)
+
+
+def compared(seen: Mapping[str, Any], true: Mapping[str, Any], *, is_noisy: bool) -> Iterator[Compared]:
+    """Compare the entities of a view with those of the state, by name; ``is_noisy`` says that the policy may blur.
+
+    Each variable is told once where it was seen as it was, and otherwise as deep as the two differ.
+    """
+    for name in sorted({*seen, *true}):
+        if name not in seen:
+            yield from _all_of(name, true[name], "unaware")
+        elif name not in true:
+            yield from _all_of(name, seen[name], "gone")
+        else:
+            yield from _members(name, seen[name], true[name], is_noisy)
+
+
+def _all_of(name: str, entity: Any, mark: str) -> Iterator[Compared]:
+    values = {f"{name}.{key}": entity[key] for key in sorted(entity)} if isinstance(entity, dict) and entity else {}
+    for path, value in (values or {name: entity}).items():
+        yield Compared(path, value, NOTHING, mark) if mark == "gone" else Compared(path, NOTHING, value, mark)
+
+
+def _members(path: str, seen: Any, true: Any, is_noisy: bool) -> Iterator[Compared]:
+    """Compare two values that differ or are whole entities."""
+    if isinstance(seen, dict) and isinstance(true, dict) and (seen or true):
+        for key in sorted({*seen, *true}):
+            yield from _one(f"{path}.{key}", seen.get(key, NOTHING), true.get(key, NOTHING), is_noisy)
+    elif isinstance(seen, list) and isinstance(true, list) and len(seen) == len(true) and seen:
+        for index, (one, other) in enumerate(zip(seen, true, strict=True)):
+            yield from _one(f"{path}[{index}]", one, other, is_noisy)
+    else:
+        yield Compared(path, seen, true, _mark(seen, true, is_noisy))
+
+
+def _one(path: str, seen: Any, true: Any, is_noisy: bool) -> Iterator[Compared]:
+    if seen is NOTHING:
+        yield Compared(path, seen, true, "hidden")
+    elif true is NOTHING:
+        yield Compared(path, seen, true, "gone")
+    elif _same(seen, true):
+        yield Compared(path, seen, true, "")
+    else:
+        yield from _members(path, seen, true, is_noisy)
+
+
+def _mark(seen: Any, true: Any, is_noisy: bool) -> str:
+    if _same(seen, true):
+        return ""
+    return "noised" if is_noisy and _is_number(seen) and _is_number(true) else "differs"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return True for equal JSON values; true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and one == other
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

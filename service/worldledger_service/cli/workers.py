@@ -1,4 +1,4 @@
-"""Processes that share out a computation, none of which is left behind.
+"""Worker processes for a computation; none is left behind.
 
 Workers only read, so they are killed when they are no longer wanted, and when this process dies they end by
 themselves. Ctrl-C is this process's alone. Those of `share_out` have an event loop and a store of their own each, and
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Sends something to the process that gave the job.
 Tell: TypeAlias = Callable[[Any], None]
-#: Does one job; a function of a module, for it is named to another process.
+#: Does one job; a module's function, because it is passed to another process by name.
 Work: TypeAlias = "Callable[[Store, Any, Tell], Coroutine[Any, Any, None]]"
 
 #: Database connections of one worker, at most.
@@ -37,7 +37,7 @@ CONNECTIONS: Final = 4
 
 
 def processors() -> int:
-    """Tell how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -46,9 +46,9 @@ def processors() -> int:
 async def share_out(
     url: str, settings: Settings, work: Work, jobs: Sequence[Any], count: int, heard: Callable[[Any], None]
 ) -> None:
-    """Do the jobs in ``count`` processes, the first ones first; ``heard`` is given whatever they tell.
+    """Do the jobs in ``count`` processes, in order; ``heard`` is called with each message of theirs.
 
-    Raises SimulationError where a worker raised one, or ended before its time.
+    Raises SimulationError if a worker raised one or ended early.
     """
     waiting = deque(jobs)
     settings = settings.model_copy(update={"pool_size": CONNECTIONS, "database_url": None})
@@ -77,7 +77,7 @@ async def _drive(
 
 
 async def received(process: BaseProcess, connection: Connection) -> Any:
-    """Wait for a worker's next message without holding up the others. Raises SimulationError where it has ended."""
+    """Wait for a worker's next message without blocking the loop. Raises SimulationError if the worker has ended."""
     try:
         return await _received(connection)
     except (EOFError, OSError):
@@ -106,9 +106,9 @@ async def _received(connection: Connection) -> Any:
 def started(
     target: Callable[..., None], arguments: tuple[Any, ...], count: int
 ) -> Iterator[list[tuple[BaseProcess, Connection]]]:
-    """Lend workers with the connections to them, which run ``target(connection, *arguments)``; at the end none is left.
+    """Yield workers, which run ``target(connection, *arguments)``, with connections to them; kill them at the end.
 
-    ``target`` is a function of a module, for it is named to another process.
+    ``target`` is a module's function: it is passed to another process by name.
     """
     context = multiprocessing.get_context("spawn")  # a fork would share this process's connections and loop
     resource_tracker.ensure_running()  # else the first worker starts it, which lets signals through again
@@ -137,7 +137,7 @@ def started(
 
 @contextmanager
 def _nameless_program() -> Iterator[None]:
-    """Have a process that is started not run this program's file first, as it would, for want of the commands in it."""
+    """Keep a spawned process from running this program's main file first."""
     program = vars(sys.modules["__main__"])
     file = program.pop("__file__", None)
     try:
@@ -158,7 +158,7 @@ def _work(connection: Connection, url: str, settings: Settings, work: Work) -> N
     log_to_stderr()
     try:
         uvloop.run(_serve(connection, url, settings, work))
-    except OSError:  # whoever gave the jobs is gone, and wants no answer any more
+    except OSError:  # the process that gave the jobs is gone
         os._exit(1)
 
 
@@ -172,7 +172,7 @@ async def _serve(connection: Connection, url: str, settings: Settings, work: Wor
         while True:
             try:
                 job = connection.recv()
-            except (EOFError, OSError):  # whoever gave the jobs is gone
+            except (EOFError, OSError):  # the process that gave the jobs is gone
                 os._exit(1)
             loop.call_soon_threadsafe(jobs.put_nowait, job)
 

@@ -1,27 +1,32 @@
-"""``worldledger worlds``: which worlds there are."""
+"""The commands of worlds: list them, create one, say when what its agents do is stale."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from worldledger.errors import FileRefusedError, InvalidConfigError, InvalidEffectError
+from worldledger.kinds import DEFAULT, parts
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.naming import no_experiment
-from worldledger_service.cli.options import DatabaseUrl, Home, Json, examples
-from worldledger_service.cli.output import json_list, plain, say
-from worldledger_service.cli.rows import put_rows
+from worldledger_service.cli.layout import put_rows
+from worldledger_service.cli.naming import exact_world, no_experiment
+from worldledger_service.cli.options import DatabaseUrl, Home, Json, World
+from worldledger_service.cli.output import json_list, plain, put, put_bytes, say
 
 if TYPE_CHECKING:
     from worldledger.chain import Finding
+    from worldledger.config import OrchestratorConfig
+    from worldledger.genesis import NewWorld
+    from worldledger.staleness import Threshold, WorldStaleness
     from worldledger_service.store import Store, WorldRecord
 
-EXAMPLES = examples("worldledger worlds --experiment first", "worldledger worlds --json | jq -r '.[].world_id'")
 
 _HEADER = ("WORLD", "RULESET", "EXPERIMENT", "EFFECTS", "CREATED")
 
 
-def command(
+def list_worlds(
     ctx: typer.Context,
     experiment: Annotated[
         str | None, typer.Option("--experiment", metavar="NAME", help="Only the worlds of this experiment.")
@@ -33,6 +38,10 @@ def command(
     """List the worlds by name, with their heads.
 
     A world whose row cannot be read is named on stderr, and the exit code is 1.
+
+    Examples:
+        worldledger worlds --experiment first
+        worldledger worlds --json | jq -r '.[].world_id'
     """
     unreadable: list[Finding] = []
     with_store(
@@ -52,7 +61,7 @@ async def _as_json(store: Store, experiment: str | None, unreadable: list[Findin
 
 
 async def _as_table(store: Store, experiment: str | None, unreadable: list[Finding]) -> None:
-    """Write pages of aligned columns, so that no number of worlds has to be held."""
+    """Write aligned columns a page at a time, so that memory does not grow with the number of worlds."""
     from worldledger_service.store import WorldRecord  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     first = True
@@ -75,3 +84,240 @@ def _row(world: WorldRecord) -> tuple[str, ...]:
     created = world.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
     cells = world.world_id, world.ruleset, world.experiment or "-", str(world.head_seq), created
     return tuple(map(plain, cells))
+
+
+# -- world staleness -----------------------------------------------------------------------------------------
+
+_AGENTS = "Agents"
+
+StalenessThreshold = Annotated[
+    str | None,
+    typer.Option(
+        "--staleness-threshold",
+        metavar="N|null",
+        help="Sightings after which what an agent is about to do is stale; null: it never is.",
+        rich_help_panel=_AGENTS,
+    ),
+]
+InterruptPolicy = Annotated[
+    str | None,
+    typer.Option(
+        "--interrupt-policy",
+        metavar="NAME",
+        help="Which sightings count: always (all of them) or only_conflict (those that concern it).",
+        rich_help_panel=_AGENTS,
+    ),
+]
+MaxStalenessThreshold = Annotated[
+    str | None,
+    typer.Option(
+        "--max-staleness-threshold",
+        metavar="N|null",
+        help="Largest threshold that an agent, an intent or a generation may have; null: any.",
+        rich_help_panel=_AGENTS,
+    ),
+]
+
+
+def set_staleness(
+    ctx: typer.Context,
+    world: World,
+    staleness_threshold: StalenessThreshold = None,
+    interrupt_policy: InterruptPolicy = None,
+    max_staleness_threshold: MaxStalenessThreshold = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Show when what a world's agents are about to do is stale, or set it for what begins from now on.
+
+    What is set is an effect of the world; what is left out stays as it is.
+
+    Examples:
+        worldledger world staleness my-world
+        worldledger world staleness my-world --staleness-threshold null
+        worldledger world staleness my-world --interrupt-policy only_conflict --max-staleness-threshold 20
+    """
+    import orjson  # noqa: PLC0415
+
+    from worldledger.staleness import NOT_GIVEN, check_interrupt_policy  # noqa: PLC0415
+
+    threshold = threshold_of("--staleness-threshold", staleness_threshold)
+    maximum = threshold_of("--max-staleness-threshold", max_staleness_threshold)
+    policy = None if interrupt_policy is None else check_interrupt_policy(interrupt_policy, "--interrupt-policy")
+    sets = (threshold, policy, maximum) != (NOT_GIVEN, None, NOT_GIVEN)
+
+    async def work(store: Store) -> WorldStaleness:
+        from worldledger_service.runtime import Orchestrator  # noqa: PLC0415
+        from worldledger_service.store.watch import HeadWatcher  # noqa: PLC0415
+
+        name = (await exact_world(store, world)).world_id
+        async with HeadWatcher.over(store, interval=0.2) as watcher, Orchestrator.over(store, watcher, name) as opened:
+            if sets:
+                await opened.set_staleness(
+                    staleness_threshold=threshold, interrupt_policy=policy, max_staleness_threshold=maximum
+                )
+            return opened.staleness
+
+    settings = with_store(target(ctx, database_url, home), work)
+    told = {
+        "staleness_threshold": settings.threshold,
+        "interrupt_policy": settings.interrupt_policy,
+        "max_staleness_threshold": settings.maximum,
+    }
+    if as_json:
+        put_bytes(orjson.dumps({"world_id": world, **told}) + b"\n")
+    else:
+        put(f"{world}: " + ", ".join(f"{name} {'null' if value is None else value}" for name, value in told.items()))
+
+
+def threshold_of(option: str, text: str | None) -> Threshold:
+    """Read a threshold of the command line: a whole number from 0 on, or null."""
+    from worldledger.staleness import NOT_GIVEN  # noqa: PLC0415
+
+    if text is None:
+        return NOT_GIVEN
+    if text == "null":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise InvalidConfigError(f"{option}: {text!r} is neither a whole number from 0 on nor null")
+    return int(text)
+
+
+# -- world create --------------------------------------------------------------------------------------------
+
+
+def create_world(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Letters, digits and . _ - ~; the first a letter or digit.", show_default=False
+        ),
+    ],
+    ruleset: Annotated[
+        str | None,
+        typer.Option(
+            "--ruleset",
+            metavar="NAME",
+            help="The rules of the world.",
+            show_default=f"{DEFAULT}; the kind that --config is of by its looks",
+        ),
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="A label under which to find it.")
+    ] = None,
+    time_authority: Annotated[
+        str,
+        typer.Option(
+            "--time-authority",
+            metavar="WHO",
+            help="Who sets sim_time: wall, client (any draft) or an adapter such as unity.",
+        ),
+    ] = "wall",
+    order: Annotated[
+        str,
+        typer.Option(
+            "--order",
+            metavar="WHEN",
+            help="When intents become effects: by arrival, or tick: all that are held at the next tick, in one order.",
+        ),
+    ] = "arrival",
+    snapshot_every: Annotated[
+        int | None,
+        typer.Option(
+            "--snapshot-every",
+            metavar="N",
+            min=2,
+            max=999_999_999,
+            help="Effects between two snapshots of its state, at least.",
+            show_default="the service's setting, 1000",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="The ruleset's own settings: a JSON object, or a file that its kind reads, such as YAML.",
+        ),
+    ] = None,
+    staleness_threshold: StalenessThreshold = None,
+    interrupt_policy: InterruptPolicy = None,
+    max_staleness_threshold: MaxStalenessThreshold = None,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Create a world; what is given here stands in its first effect for ever.
+
+    Examples:
+        worldledger world create my-world
+        worldledger world create island --time-authority unity --config island.json
+        worldledger world create arena --time-authority unity --order tick
+        worldledger world create market --config market.yaml
+    """
+    served: dict[str, Any] = {}
+    if staleness_threshold is not None:
+        served["staleness_threshold"] = threshold_of("--staleness-threshold", staleness_threshold)
+    if interrupt_policy is not None:
+        served["interrupt_policy"] = interrupt_policy
+    if max_staleness_threshold is not None:
+        served["max_staleness_threshold"] = threshold_of("--max-staleness-threshold", max_staleness_threshold)
+    ruleset, value = _ruleset_and_config(ruleset, config)
+    world = _world(
+        ruleset,
+        world_id=name,
+        experiment=experiment,
+        time_authority=time_authority,
+        order=order,
+        snapshot_every=snapshot_every,
+        config=value,
+        orchestrator=_served(served) if served else None,
+    )
+    record = with_store(target(ctx, database_url, home), lambda store: store.create_world(world))
+    put(f"created {record.world_id}, head {record.head.position}")
+
+
+def _served(settings: dict[str, Any]) -> OrchestratorConfig:
+    from worldledger.config import read_config  # noqa: PLC0415
+
+    return read_config(settings)
+
+
+def _world(ruleset: str | None, **fields: Any) -> NewWorld:
+    """Return the world to create; without a ruleset it has the default one. Raises InvalidConfigError."""
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from worldledger.genesis import NewWorld  # noqa: PLC0415
+
+    if ruleset:
+        fields["ruleset"] = ruleset
+    try:
+        return NewWorld(**fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InvalidConfigError(f"{first['loc'][0]}: {first['msg']}") from None
+
+
+def _ruleset_and_config(ruleset: str | None, file: Path | None) -> tuple[str | None, dict[str, Any]]:
+    """Return the ruleset and the configuration; if no ruleset is named, a kind may recognise the file as its own."""
+    if file is None:
+        return ruleset, {}
+    for name, read in parts("read_config").items():
+        if ruleset in {None, name} and (value := read(file, named=ruleset is not None)) is not None:
+            return name, value
+    return ruleset, _read(file)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    from worldledger.canonical import parse_text  # noqa: PLC0415
+
+    try:
+        value = parse_text(file.read_bytes())
+    except OSError as error:
+        raise FileRefusedError(f"cannot be read ({error.strerror})", file=str(file)) from None
+    except InvalidEffectError as error:
+        raise FileRefusedError(f"{error.path}: {error.reason}", file=str(file)) from None
+    if not isinstance(value, dict):
+        raise FileRefusedError("a config is a JSON object", file=str(file))
+    return value

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
-from worldledger_projections.base import ANALYTICS, Projection
+from worldledger_projections.base import ANALYTICS, Projection, find
 from worldledger_projections.errors import InvalidProjectionError, ProjectionNotFoundError, ProjectionRefusedError
 from worldledger_projections.folds import Target
 from worldledger_projections.registry import known
@@ -324,7 +324,7 @@ class Engine:
         Raises ProjectionNotFoundError.
         """
         if not await self._of(name):
-            self._projection(name)
+            find(self._projections, name)
         return [ParkedWorld(*row) for row in await self._pool.fetch(statements.PARKED, name, limit)]
 
     @_asking
@@ -334,7 +334,7 @@ class Engine:
         That is less than ``seq`` when the time is over, and at once if the world is set aside. A world that the
         projection does not read is not waited for. Raises ProjectionNotFoundError or WorldNotFoundError.
         """
-        projection = self._projection(name)
+        projection = find(self._projections, name)
         deadline = self._clock() + timeout
         backoff = Backoff(*_LOOKS)
         self.wake()
@@ -356,20 +356,20 @@ class Engine:
     @_doing
     async def pause(self, name: str) -> None:
         """Pause a projection: once this has returned, no runner writes it. Raises ProjectionNotFoundError."""
-        self._projection(name)
+        find(self._projections, name)
         await self._pool.fetch(statements.SET_PAUSED, name, True)
 
     @_doing
     async def resume(self, name: str) -> None:
         """Resume a paused projection. Raises ProjectionNotFoundError."""
-        self._projection(name)
+        find(self._projections, name)
         await self._pool.fetch(statements.SET_PAUSED, name, False)
         self.wake()
 
     @_doing
     async def retry(self, name: str, world_id: str | None = None) -> int:
         """Release the worlds that a projection has set aside, or one of them, for another attempt; return how many."""
-        self._projection(name)
+        find(self._projections, name)
         builds = [build.name for build in await self._of(name)]
         released = await self._pool.fetch(statements.RELEASE_PARKED, builds, world_id)
         if released:
@@ -386,7 +386,7 @@ class Engine:
         worlds that the live one has not. Raises ProjectionNotFoundError, or ProjectionRefusedError if the projection is
         paused or a newer program is at work.
         """
-        build = await self._builds.begin(self._projection(name))
+        build = await self._builds.begin(find(self._projections, name))
         if accept_parked:
             await self._runner.accept_parked(name, build)
         self.wake()
@@ -395,7 +395,7 @@ class Engine:
     @_doing
     async def rebuild_world(self, name: str, world_id: str, progress: Progress | None = None) -> int:
         """Rebuild one world's rows in the live build; return its head. See `rebuild_world` above."""
-        return await rebuild_world(self._pool, self._refolding, self._projection(name), world_id, progress)
+        return await rebuild_world(self._pool, self._refolding, find(self._projections, name), world_id, progress)
 
     @_doing
     async def cancel(self, name: str) -> bool:
@@ -403,7 +403,7 @@ class Engine:
 
         Raises ProjectionNotFoundError, or ProjectionRefusedError if the live build is of an older version.
         """
-        projection = self._projection(name)
+        projection = find(self._projections, name)
         for build in await self._of(name):
             if build.status == "live" and not is_of(build, self._projections):
                 raise ProjectionRefusedError(
@@ -416,7 +416,7 @@ class Engine:
     @_doing
     async def verify(self, name: str, progress: Progress | None = None) -> Report:
         """Check a projection's live build against the log; see `Checking.check`."""
-        return await self._checking.check(self._projection(name), progress)
+        return await self._checking.check(find(self._projections, name), progress)
 
     @_doing
     async def drop(self, name: str, *, force: bool = False) -> int:
@@ -437,7 +437,7 @@ class Engine:
 
     def check(self, name: str) -> None:
         """Raise ProjectionNotFoundError for a name that is not a projection of this program."""
-        self._projection(name)
+        find(self._projections, name)
 
     @_doing
     async def drop_retired(self) -> int:
@@ -447,12 +447,3 @@ class Engine:
 
     async def _of(self, name: str) -> list[Build]:
         return [b for b in await self._builds.all() if b.projection == name and b.status != "retired"]
-
-    def _projection(self, name: str) -> Projection:
-        found = self._projections.get(name)
-        if found is None:
-            known: Any = sorted(self._projections)
-            raise ProjectionNotFoundError(
-                f"there is no projection {name!r}; there are {', '.join(known)}", projection=name, known=known
-            )
-        return found

@@ -1,12 +1,14 @@
-"""A match: games between players of this process, each a world, one after another or several at once."""
+"""A match: its players, and its games in this process, each a world, one after another or several at once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
 
 from worldledger_service.runtime.worlds import Worlds
 from worldledger_service.store.watch import HeadWatcher
@@ -15,10 +17,13 @@ from worldledger.errors import SimulationError
 from worldledger_chess.arena import Arena, ArenaSettings, NewGame
 
 if TYPE_CHECKING:
+    import chess
     from worldledger_service.settings import Settings
     from worldledger_service.store import Store
 
     from worldledger_chess.arena import GameEnd, LiveGame
+    from worldledger_chess.arena.players import PlayerSpec
+
 
 #: Seconds between two looks whether anybody plays, and looks without anybody after which that is a fault.
 _LOOK: Final = 1.0
@@ -43,11 +48,11 @@ class Entry:
 
     @property
     def end(self) -> GameEnd | None:
-        """How it has ended; None while it goes on."""
+        """The end of the game; None while it goes on."""
         return self._end if self.game is None else self.game.ended
 
     def close(self) -> None:
-        """Keep how far it has come, and no more of the game."""
+        """Keep the number of plies and the end, and drop the game."""
         if self.game is not None:
             self.plies = len(self.game.board.move_stack)
             self._end, self.game = self.game.ended, None
@@ -55,7 +60,7 @@ class Entry:
 
 @asynccontextmanager
 async def own_arena(store: Store, url: str, settings: Settings) -> AsyncIterator[Arena]:
-    """Lend an arena whose games may have programs as players; at the end none of these is left."""
+    """Yield an arena whose games may have programs as players; the programs end with it."""
     async with HeadWatcher.over(store, interval=settings.poll_interval, url=url) as watcher, AsyncExitStack() as stack:
         worlds = Worlds(store, watcher)
         stack.push_async_callback(worlds.close)
@@ -84,7 +89,7 @@ class Match:
         self._on_end = on_end
 
     async def play(self, setups: Iterable[NewGame], *, at_once: int) -> None:
-        """Play games to their ends, the first ones first. Raises SimulationError where one cannot go on."""
+        """Play games to their ends, in order. Raises SimulationError if one cannot go on."""
         waiting = iter(enumerate(setups, 1))
         tasks = [asyncio.create_task(self._play_all(waiting)) for _ in range(at_once)]
         try:
@@ -109,7 +114,7 @@ class Match:
                     self._on_end(entry)
 
     async def _begin(self, number: int, setup: NewGame) -> Entry:
-        """Make a game; should this be stopped meanwhile, the game is known all the same if it was made."""
+        """Create a game; if this is cancelled meanwhile, a game that was created is still recorded."""
 
         async def make() -> Entry:
             game = await self._arena.create(setup)
@@ -135,7 +140,7 @@ class Match:
                 self._on_move(entry)
 
     async def _until_ended(self, entry: Entry, watching: asyncio.Task[None]) -> None:
-        """Wait for the end. Raises SimulationError where nobody plays any more; the arena has said why."""
+        """Wait for the end. Raises SimulationError if the game is no longer played; the arena has logged why."""
         alone = 0
         while alone < _PATIENCE:
             await asyncio.wait({watching}, timeout=_LOOK)
@@ -144,3 +149,116 @@ class Match:
                 return
             alone = 0 if self._arena.driven else alone + 1
         raise SimulationError(f"the game {entry.world_id} is played no longer", game_id=entry.world_id)
+
+
+# Players of ``worldledger chess play``: read from the command line, and tried before anything is made.
+
+_ENGINES: Final = frozenset({"stockfish", "uci"})
+#: Settings that limit an engine's search.
+_LIMITS: Final = frozenset({"nodes", "depth", "movetime"})
+#: Names that agents cannot have: those who write in a game's log besides them.
+_RESERVED: Final = frozenset({"arena", "worldledger"})
+#: Longest name that is taken from a player or its program; what is put behind it must fit into 50 characters.
+_MAX_NAME: Final = 24
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One of two players: the option that names it, how it is made (as a game's configuration has it), and as whom."""
+
+    option: str
+    spec: PlayerSpec
+    agent_id: str
+
+    @property
+    def is_engine(self) -> bool:
+        """True for a UCI engine."""
+        return self.spec.name in _ENGINES
+
+    @property
+    def is_program(self) -> bool:
+        """True if it runs a program of its description, which a service does not do for a game that it finds."""
+        from worldledger_chess.arena.players import InvalidPlayerError, read_spec  # noqa: PLC0415 - slow to load
+
+        try:
+            read_spec(self.spec.to_json())
+        except InvalidPlayerError:
+            return True
+        return False
+
+    @property
+    def name(self) -> str:
+        """Its name for people: an engine's has its nodes in it."""
+        nodes = self.spec.config.get("nodes") if self.is_engine else None
+        return self.agent_id if nodes is None else f"{self.agent_id}, {nodes} nodes"
+
+
+def read_contestants(white: str, black: str, nodes: int | None) -> tuple[Contestant, Contestant]:
+    """Read the players of ``--white`` and ``--black``; engines without a limit of their own search ``nodes``.
+
+    Two players of one name are told apart by a number: ``random-1`` is that of ``--white``. Raises SimulationError for
+    a text that names none, UnknownPlayerError, InvalidPlayerError.
+    """
+    given = {"--white": _read("--white", white, nodes), "--black": _read("--black", black, nodes)}
+    names = [_name(spec) for spec in given.values()]
+    if names[0] == names[1]:
+        names = [f"{name}-{number}" for number, name in enumerate(names, 1)]
+    first, second = (Contestant(option, spec, name) for (option, spec), name in zip(given.items(), names, strict=True))
+    if nodes is not None and not first.is_engine and not second.is_engine:
+        raise SimulationError("--nodes is how long an engine searches, and neither of these players is one")
+    return first, second
+
+
+def _read(option: str, text: str, nodes: int | None) -> PlayerSpec:
+    from worldledger_chess.arena.players import PlayerSpec, read_spec  # noqa: PLC0415 - slow to load; `--help` needs none of it
+    from worldledger_chess.arena.players.engines import DEFAULT_NODES  # noqa: PLC0415
+
+    described: Any = text
+    if text.lstrip().startswith("{"):
+        try:
+            described = json.loads(text)
+        except ValueError as error:
+            raise SimulationError(f"{option}: this is no JSON: {error}", option=option) from None
+    spec = read_spec(described, path=option, allow_programs=True)
+    if spec.name == "external":
+        raise SimulationError(
+            f"{option}: the moves of an external player come from outside, over HTTP say; nobody sends any here",
+            option=option,
+        )
+    if spec.name in _ENGINES and not _LIMITS & set(spec.config):
+        how = {**spec.config, "nodes": DEFAULT_NODES if nodes is None else nodes}
+        return read_spec(PlayerSpec(spec.name, how).to_json(), path=option, allow_programs=True)
+    return spec
+
+
+def _name(spec: PlayerSpec) -> str:
+    """Return the agent_id that a player has by its name, an engine by its program's."""
+    if spec.name != "uci":
+        return f"{spec.name} player" if spec.name in _RESERVED else spec.name[:_MAX_NAME]
+    name = PurePath(str(spec.config["path"])).name
+    return name if name.isprintable() and 0 < len(name) <= _MAX_NAME and name not in _RESERVED else "uci"
+
+
+async def try_out(contestants: tuple[Contestant, Contestant], board: chess.Board, deadline_s: float | None) -> None:
+    """Make the players, start those that are engines, and have these search one position.
+
+    So that no game is begun for a program that is missing, or is no engine. Raises PlayerError, UnknownPlayerError,
+    InvalidPlayerError.
+    """
+    from worldledger_chess.arena.players import Position, make_player  # noqa: PLC0415
+
+    for one in contestants:
+        player = make_player(_briefly(one), seed=0, path=one.option, allow_programs=True)
+        try:
+            if one.is_engine:
+                await player.move(Position.of(board, remaining_s=deadline_s))
+        finally:
+            await player.close()
+
+
+def _briefly(one: Contestant) -> str | Mapping[str, Any]:
+    """Return a player's description for a trial: an engine searches as little as it can."""
+    if not one.is_engine:
+        return one.spec.to_json()
+    rest = {name: value for name, value in one.spec.config.items() if name not in _LIMITS}
+    return {"name": one.spec.name, **rest, "nodes": 1}

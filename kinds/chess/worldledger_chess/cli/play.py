@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from worldledger_service.cli.connect import database, log_to_stderr, opened, target, typed
-from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, examples
-from worldledger_service.cli.output import plain, put, put_bytes, say
-from worldledger_service.cli.progress import Tell, progress_bar
-from worldledger_service.cli.rows import put_rows
+from worldledger_service.cli.layout import put_rows
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
+from worldledger_service.cli.output import Tell, plain, progress_bar, put, put_bytes, say
 from worldledger_service.running import run_blocking
 
 from worldledger.errors import InvalidConfigError, SimulationError
@@ -23,14 +22,8 @@ if TYPE_CHECKING:
     from worldledger_service.settings import Settings
 
     from worldledger_chess.arena import NewGame
-    from worldledger_chess.cli.match import Entry
-    from worldledger_chess.cli.players import Contestant
+    from worldledger_chess.cli.match import Contestant, Entry
 
-EXAMPLES = examples(
-    "worldledger chess play --white stockfish --black random --games 10 --seed 1",
-    "worldledger chess play --white stockfish --black uci:/opt/engines/lc0 --nodes 500 --swap --experiment cup",
-    """worldledger chess play --white '{"name": "stockfish", "nodes": 50}' --black stockfish --json""",
-)
 
 _PLAYER: Final = (
     "random, stockfish, uci:PATH (any UCI engine), a player that an installed package offers, or a JSON object of name"
@@ -44,7 +37,7 @@ _OPTIONS: Final = {"fen": "--fen", "deadline_s": "--deadline", "seed": "--seed",
 
 @dataclass
 class Report:
-    """What a match has come to: the games that have begun, in their order, and the seed of the first."""
+    """The result of a match: the games that have begun, in order, and the seed of the first."""
 
     seed: int
     contestants: tuple[Contestant, Contestant]
@@ -58,16 +51,16 @@ class Report:
 
     @property
     def unfinished(self) -> list[Entry]:
-        """The games that have not."""
+        """The games that have not ended."""
         return [entry for entry in self.entries if entry.end is None]
 
     @property
     def failed(self) -> list[Entry]:
-        """The games in which a player gave no move, or not in time."""
+        """The games in which a player gave no move, or gave it too late."""
         return [entry for entry in self.entries if entry.failed or (entry.end and entry.end.reason == "timeout")]
 
 
-def command(
+def play(
     ctx: typer.Context,
     white: Annotated[str, typer.Option("--white", metavar="PLAYER", help=f"Who plays White: {_PLAYER}")],
     black: Annotated[str, typer.Option("--black", metavar="PLAYER", help="Who plays Black, likewise.")],
@@ -112,8 +105,13 @@ def command(
     The exit code is 1 if a player gave no move in some game, or not in time (its program crashed, say). Ctrl-C leaves
     what was played in the log; games that go on are named, and a service (`worldledger serve`) plays them to their ends
     where it may.
+
+    Examples:
+        worldledger chess play --white stockfish --black random --games 10 --seed 1
+        worldledger chess play --white stockfish --black uci:/opt/engines/lc0 --nodes 500 --swap --experiment cup
+        worldledger chess play --white '{"name": "stockfish", "nodes": 50}' --black stockfish --json
     """
-    from worldledger_chess.cli.players import read_contestants, try_out  # noqa: PLC0415 - slow to load
+    from worldledger_chess.cli.match import read_contestants, try_out  # noqa: PLC0415 - slow to load
 
     where = target(ctx, database_url, home)
     contestants = read_contestants(white, black, nodes)
@@ -139,7 +137,7 @@ def command(
 
 
 def _setup(report: Report, number: int, *, swap: bool, **common: Any) -> NewGame:
-    """Return how a game is set up. Raises SimulationError for an option that makes no sense."""
+    """Return a game's setup. Raises SimulationError for an invalid option."""
     from worldledger_chess.rules.live import LiveConfig  # noqa: PLC0415
 
     pair = report.contestants[::-1] if swap and number % 2 else report.contestants
@@ -205,7 +203,7 @@ class _Telling:
 
 
 def _why(row: Mapping[str, Any]) -> str:
-    """Return the reason of an end in words. Who gives up a match of programs without a word of its own has failed."""
+    """Return the reason of an end in words. A program that abandons a match without a reason of its own has failed."""
     if (row["status"], row["reason"]) == ("resigned", "abandoned"):
         return "player failed"
     word: str = row["reason"] or row["status"]
@@ -213,7 +211,7 @@ def _why(row: Mapping[str, Any]) -> str:
 
 
 def _without_failures(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Leave out of the log that a player has failed: the summary says so."""
+    """Drop log lines about failed players: the summary has them."""
     from structlog import DropEvent  # noqa: PLC0415 - slow to load
 
     from worldledger_chess.arena.driving import NO_MOVE  # noqa: PLC0415 - slow to load
@@ -224,7 +222,7 @@ def _without_failures(_: object, __: str, event: MutableMapping[str, Any]) -> Mu
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    """Return a game in the words of its effects; what is not known yet is null."""
+    """Return a game with the field names of its effects; what is not known yet is null."""
     end = entry.end
     return {
         "game": entry.number,
@@ -242,7 +240,7 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 def _totals(report: Report) -> list[dict[str, Any]]:
-    """Count for each player, that of ``--white`` first, over the games that have ended."""
+    """Return each player's counts over the games that have ended, that of ``--white`` first."""
     totals = []
     for one in report.contestants:
         results = []
@@ -255,7 +253,7 @@ def _totals(report: Report) -> list[dict[str, Any]]:
 
 
 def _conclude(report: Report, *, as_json: bool) -> None:
-    """Say what the match has come to, also where it was stopped."""
+    """Write the match's summary, also if it was stopped."""
     totals = _totals(report)
     if as_json:
         document = {

@@ -1,7 +1,7 @@
-"""Recorded games read by several processes: reading one takes several times what writing it does.
+"""Recorded games read by several processes: reading a game takes several times as long as writing it.
 
 Each process goes through all files, which is little work, and reads every n-th game of them. So the games come back in
-their order without anybody telling who reads what.
+their order without further coordination.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 #: Bytes of all files from which on it pays to start further processes.
 MANY_FROM: Final = 512 * 1024
-#: Games of one message, and effects after which it is full. A pipe takes so much at once: who reads a larger one waits
-#: for whoever is writing it.
+#: Games of one message, and effects after which it is full. A pipe takes so much at once: the reader of a larger one
+#: waits for the writer.
 _GAMES: Final = 16
 _EFFECTS: Final = 250
-#: Messages that a process reads ahead of whoever writes.
+#: Messages that a process reads ahead of the writer.
 _AHEAD: Final = 40
 
 
 @contextmanager
 def readers(paths: Iterable[Path], count: int | None = None, *, strict: bool = False) -> Iterator[Reading | None]:
-    """Lend what reads games, where there are many: ``count`` processes (as many as there are processors); else None.
+    """Yield a reader of many games in ``count`` processes (default: the processors); None if the games are few.
 
     ``strict`` is as for `worldledger_chess.rules.pgn.read_games`. The processes are started at once: loading what
     they need takes about as long as opening a database.
@@ -68,7 +68,7 @@ def _files(paths: Iterable[Path]) -> Iterator[str]:
 async def _reading(
     workers: Sequence[tuple[BaseProcess, Connection]], strict: bool, files: Sequence[Path]
 ) -> AsyncIterator[AsyncIterator[Read | FileEnd]]:
-    """Lend the games of files, in order."""
+    """Yield the games of files, in order."""
     for place, (_, connection) in enumerate(workers):
         connection.send((place, len(workers), list(map(str, files)), strict))
     yield _in_order([_items(*worker) for worker in workers], len(files))
@@ -86,7 +86,7 @@ async def _items(process: BaseProcess, connection: Connection) -> AsyncIterator[
 
 
 async def _in_order(streams: list[AsyncIterator[Read | FileEnd]], files: int) -> AsyncIterator[Read | FileEnd]:
-    """Return what the processes have read, in turn as `_is_mine` says."""
+    """Return the processes' results in the order that `_is_mine` defines."""
     from worldledger_chess.store.recordings import FileEnd  # noqa: PLC0415
 
     count = len(streams)
@@ -103,7 +103,7 @@ async def _in_order(streams: list[AsyncIterator[Read | FileEnd]], files: int) ->
 
 
 def _is_mine(place: int, count: int, file: int, game: int) -> bool:
-    """Tell whether the process at ``place`` reads a game; of a folder of single games, each reads some, too."""
+    """Return True if the process at ``place`` reads a game; files of single games are shared out, too."""
     return (file + game) % count == place
 
 
@@ -139,5 +139,5 @@ def _send(connection: Connection, messages: queue.Queue[list[Item] | None]) -> N
     try:
         while (message := messages.get()) is not None:
             connection.send(message)
-    except OSError:  # whoever wanted the games is gone
+    except OSError:  # the process that wanted the games is gone
         os._exit(1)

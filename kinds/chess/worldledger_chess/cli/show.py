@@ -12,12 +12,11 @@ from worldledger_service.cli.files import written_whole
 from worldledger_service.cli.layout import Piece, put_lines, shown, table
 from worldledger_service.cli.moments import At, one_moment, seq_of
 from worldledger_service.cli.naming import find_world
-from worldledger_service.cli.options import DatabaseUrl, Force, Home, World, examples
-from worldledger_service.cli.output import plain, put_bytes
+from worldledger_service.cli.options import DatabaseUrl, Force, Home, World
+from worldledger_service.cli.output import counted, plain, put_bytes
 
 from worldledger.errors import MomentNotFoundError, SimulationError
-from worldledger_chess.cli.boards import board_lines
-from worldledger_chess.cli.games import effects_of, require_chess
+from worldledger_chess.cli.games import board_lines, effects_of, require_chess
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store
@@ -26,16 +25,11 @@ if TYPE_CHECKING:
     from worldledger_chess.rules.endings import Player
     from worldledger_chess.rules.gamelog import GameLog, LoggedMove
 
-EXAMPLES = examples(
-    "worldledger chess show my-game",
-    "worldledger chess show my-game --at move:20 --svg board.svg",
-    "worldledger chess show my-game --json | jq -r '.moves[].san_notation'",
-)
 
 _COLOURS: tuple[Player, Player] = ("white", "black")
 
 
-def command(
+def show(
     ctx: typer.Context,
     world: World,
     at: At = None,
@@ -59,6 +53,11 @@ def command(
     Each move has its global_seq, and its time, clock, evaluation and comment where they are known. --at, --ply and
     --move go back to the position of that moment, with what was attempted there before the next move. In the drawing
     of --svg the last move is marked, and a check.
+
+    Examples:
+        worldledger chess show my-game
+        worldledger chess show my-game --at move:20 --svg board.svg
+        worldledger chess show my-game --json | jq -r '.moves[].san_notation'
     """
     moment = one_moment(at, ply=ply, move=move)
     if svg == "-" and as_json:
@@ -116,7 +115,7 @@ def _drawn(log: GameLog) -> str:
 
 
 def _document(log: GameLog, plies: int) -> dict[str, Any]:
-    """Return what is shown to people as one object, in the words of the effects."""
+    """Return the game as one object, with the field names of the effects."""
     board = log.entities["board"]
     return {
         "world_id": log.world_id,
@@ -172,7 +171,7 @@ def _page(log: GameLog, plies: int) -> Iterator[list[Piece]]:
     if log.attempts:
         yield []
         count = len(log.attempts)
-        yield [(f"{count} rejected attempt{'' if count == 1 else 's'}", "bold")]
+        yield [(counted(count, "rejected attempt"), "bold")]
         yield from table([_attempt(log, index) for index in range(count)], style="red")
     yield []
     yield [("result ", "bold"), (_result(log, board), "")]
@@ -181,7 +180,7 @@ def _page(log: GameLog, plies: int) -> Iterator[list[Piece]]:
 def _player(log: GameLog, colour: Player) -> tuple[str, str, list[str]]:
     entity = log.entities[colour]
     agent, name = plain(entity["agent_id"]), plain(entity["name"] or entity["agent_id"])
-    facts = [f"{entity['moves']} move{'' if entity['moves'] == 1 else 's'}"]
+    facts = [counted(entity["moves"], "move")]
     if entity["timed_moves"]:
         facts.append(f"thought {_seconds(entity['thinking_time'])}")
     if entity["clock"] is not None:
@@ -192,7 +191,7 @@ def _player(log: GameLog, colour: Player) -> tuple[str, str, list[str]]:
 
 
 def _move_lines(log: GameLog) -> Iterator[list[Piece]]:
-    """Lay the moves out, one of each side a line, and below it what was said about them."""
+    """Lay the moves out, one of each side a line, with their comments below."""
     known = [name for name in _FIELDS if any(move.payload.get(name) is not None for move in log.moves)]
     empty = ["…", *[""] * (1 + len(known))]
     number, is_white = log.initial.fullmove_number, log.initial.turn
@@ -220,7 +219,7 @@ def _known(move: LoggedMove, name: str) -> str:
 
 
 def _evaluation(evaluation: Any) -> str:
-    """Show an evaluation from White's side: pawns with their sign, or # and the moves to mate."""
+    """Return an evaluation from White's side as text: pawns with their sign, or # and the moves to mate."""
     if not isinstance(evaluation, dict):
         return shown(evaluation)
     if "mate" in evaluation:
@@ -260,7 +259,7 @@ def _clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}" + (f".{tenths % 10}" if tenths % 10 else "")
 
 
-#: What is shown of a move besides its global_seq, where any move has it: a field of its payload, and how it is shown.
+#: Fields of a move's payload that are shown beside its global_seq if any move has them, and how they are shown.
 _FIELDS: Final[dict[str, Callable[[Any], str]]] = {
     "thinking_time": _seconds,
     "clock": _clock,

@@ -1,19 +1,20 @@
-"""``worldledger export pgn``: games of chess as a PGN file."""
+"""``worldledger import pgn`` and ``export pgn``: recorded chess games become worlds, and worlds PGN."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.connect import Target, target, with_store
 from worldledger_service.cli.files import written_whole
 from worldledger_service.cli.naming import find_world, no_experiment
-from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet, examples
-from worldledger_service.cli.output import put_bytes, say
-from worldledger_service.cli.progress import Tell, progress_bar
+from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
+from worldledger_service.cli.output import Tell, counted, progress_bar, put, put_bytes, say
+from worldledger_service.collecting import collect_seldom
 
 from worldledger.errors import SimulationError, TamperedError
 from worldledger_chess.cli.games import effects_of, require_chess
@@ -23,16 +24,103 @@ if TYPE_CHECKING:
 
     from worldledger.chain import Finding
     from worldledger.effects import Effect
+    from worldledger_chess.store.recordings import Notice, Reading, Summary
 
-EXAMPLES = examples(
-    "worldledger export pgn my-game -o my-game.pgn",
-    "worldledger export pgn --experiment first -o first.pgn",
-    "worldledger export pgn --experiment first -o - | gzip > first.pgn.gz",
-)
+
+#: The endings of files that are meant for this command.
+
+
+def import_pgn(
+    ctx: typer.Context,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FOLDER_OR_FILES", help="PGN files, and folders with *.pgn in them.", show_default=False
+        ),
+    ],
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="The label under which to find the games.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse games about which anything is odd, instead of noting it.")
+    ] = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Import recorded chess games: each becomes a world, whole or not at all.
+
+    A game that is there already (in the same experiment) is left as it is, so the command can be run again at any
+    time. What cannot be taken is named with file, line and game, while the rest goes in; the exit code is then 1.
+    It is 2 where no file could be read at all.
+
+    Examples:
+        worldledger import pgn games/ --experiment first
+        worldledger import pgn a.pgn b.pgn --experiment second --strict
+    """
+    from worldledger_chess.cli.reading import readers  # noqa: PLC0415 - slow to load; `--help` needs none of it
+
+    where = target(ctx, database_url, home)
+    with readers(paths, strict=strict) as reading:
+        _import(where, paths, reading, experiment=experiment, strict=strict, quiet=quiet)
+
+
+def _import(
+    where: Target, paths: list[Path], reading: Reading | None, *, experiment: str | None, strict: bool, quiet: bool
+) -> None:
+    from worldledger_chess.store.recordings import Summary, import_games  # noqa: PLC0415
+
+    summary = Summary()
+
+    async def work(store: Store) -> None:
+        collect_seldom()
+        with progress_bar("importing", quiet=quiet) as tell:
+            await import_games(
+                store,
+                paths,
+                reading=reading,
+                experiment=experiment,
+                progress=lambda made: tell(made.done, made.total, f"{made.games} games"),
+                notice=lambda notice: _tell(notice, quiet=quiet),
+                summary=summary,
+                strict=strict,
+            )
+
+    try:
+        with_store(where, work)
+    except KeyboardInterrupt:
+        say(f"{_imported(summary)} before it was stopped; run the same command again for the rest")
+        raise
+    put(_sentence(summary))
+    if summary.refused:
+        raise typer.Exit(1 if summary.read else 2)
+
+
+def _tell(notice: Notice, *, quiet: bool) -> None:
+    if notice.refused:
+        say(f"refused: {notice}")
+    elif not quiet:
+        say(f"note: {notice}")
+
+
+def _sentence(summary: Summary) -> str:
+    parts = [f"{_imported(summary)} from {counted(summary.files, 'file')}"]
+    if summary.already:
+        parts.append(f"{summary.already} already there")
+    if summary.refused:
+        parts.append(f"{len(summary.refused)} refused")
+    return ", ".join(parts)
+
+
+def _imported(summary: Summary) -> str:
+    return f"imported {counted(summary.imported, 'game')} ({summary.effects} effects)"
+
+
+# ``worldledger export pgn``: games of chess as a PGN file.
 
 
 @dataclass
-class Summary:
+class Exported:
     """What an export did: games, their moves, how many go on, and what was left out, by world."""
 
     games: int = 0
@@ -42,7 +130,7 @@ class Summary:
     failed: bool = False
 
 
-def command(
+def export_pgn(
     ctx: typer.Context,
     output: Annotated[
         str,
@@ -65,6 +153,11 @@ def command(
     What was attempted and rejected stands in comments. `worldledger import pgn` makes the same effects of the file
     again. Worlds in which no game was started are left out. A world that is itself named pgn is exported as a log by
     `worldledger export -o FILE pgn`.
+
+    Examples:
+        worldledger export pgn my-game -o my-game.pgn
+        worldledger export pgn --experiment first -o first.pgn
+        worldledger export pgn --experiment first -o - | gzip > first.pgn.gz
     """
     if as_json and output == "-":
         raise typer.BadParameter("stdout has the games; give --output a file to have the summary there")
@@ -73,7 +166,7 @@ def command(
         raise typer.BadParameter(
             "which games: name worlds, or give --experiment (a world named pgn: `export -o FILE pgn`)"
         )
-    summary = Summary()
+    summary = Exported()
 
     async def work(store: Store) -> None:
         chosen = _Chosen(store, names, experiment, summary)
@@ -96,16 +189,16 @@ def command(
 
 
 class _Chosen:
-    """The games that were asked for; those of an experiment are read page by page, never all at once."""
+    """The chosen games; those of an experiment are read page by page."""
 
-    def __init__(self, store: Store, names: list[str], experiment: str | None, summary: Summary) -> None:
+    def __init__(self, store: Store, names: list[str], experiment: str | None, summary: Exported) -> None:
         self._store = store
         self._summary = summary
         self._names = names
         self._experiment = experiment
 
     async def worlds(self) -> AsyncIterator[WorldRecord]:
-        """Return their worlds. Raises SimulationError for one that was named and is none."""
+        """Return their worlds. Raises SimulationError for a named world that is no game."""
         for name in self._names:
             world = await find_world(self._store, name)
             require_chess(world)
@@ -120,7 +213,7 @@ class _Chosen:
         self._summary.failed = True
 
     async def count(self) -> int:
-        """Tell how many there are; raises SimulationError where there is none."""
+        """Return their number. Raises SimulationError if there is none."""
         count = 0
         async for _ in self.worlds():
             count += 1
@@ -131,7 +224,7 @@ class _Chosen:
         return count
 
 
-def _telling(tell: Tell, total: int, summary: Summary) -> Callable[[], None]:
+def _telling(tell: Tell, total: int, summary: Exported) -> Callable[[], None]:
     return lambda: tell(summary.games + len(summary.left_out), total, f"{summary.games} games")
 
 
@@ -139,10 +232,10 @@ async def _write_games(
     store: Store,
     worlds: AsyncIterator[WorldRecord],
     write: Callable[[bytes], object],
-    summary: Summary,
+    summary: Exported,
     tell: Callable[[], None],
 ) -> None:
-    """Write games one by one, the next one on its way meanwhile."""
+    """Write games one by one, reading the next one meanwhile."""
     from worldledger_service.store.ahead import ahead  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     async with ahead(_read(store, worlds)) as games:
@@ -158,7 +251,7 @@ async def _read(store: Store, worlds: AsyncIterator[WorldRecord]) -> AsyncIterat
         yield world, await effects_of(store, world)
 
 
-def _written(world: WorldRecord, effects: list[Effect], summary: Summary) -> str | None:
+def _written(world: WorldRecord, effects: list[Effect], summary: Exported) -> str | None:
     """Write one game, or note why it is left out."""
     from worldledger_chess.rules.gamelog import GameLog  # noqa: PLC0415
     from worldledger_chess.rules.writing import write_game  # noqa: PLC0415
@@ -179,7 +272,7 @@ def _written(world: WorldRecord, effects: list[Effect], summary: Summary) -> str
     return game.text
 
 
-def _conclude(summary: Summary, output: str, *, as_json: bool, quiet: bool) -> None:
+def _conclude(summary: Exported, output: str, *, as_json: bool, quiet: bool) -> None:
     for name, why in summary.left_out.items():
         if summary.failed or not quiet:
             say(f"left out: {name}: {why}")
@@ -189,14 +282,13 @@ def _conclude(summary: Summary, output: str, *, as_json: bool, quiet: bool) -> N
         where = "" if output == "-" else f" to {output}"
         unfinished = f", {summary.unfinished} unfinished" if summary.unfinished else ""
         left_out = f", {len(summary.left_out)} left out" if summary.left_out else ""
-        games = f"{summary.games} game{'' if summary.games == 1 else 's'}"
-        moves = f"{summary.moves} move{'' if summary.moves == 1 else 's'}"
-        say(f"exported {games} ({moves}){unfinished}{left_out}{where}")
+        games = f"{counted(summary.games, 'game')} ({counted(summary.moves, 'move')})"
+        say(f"exported {games}{unfinished}{left_out}{where}")
     if summary.failed:
         raise typer.Exit(1)
 
 
-def _document(summary: Summary, output: str) -> dict[str, Any]:
+def _document(summary: Exported, output: str) -> dict[str, Any]:
     return {
         "file": output,
         "games": summary.games,

@@ -1,28 +1,28 @@
-"""``worldledger config check``: whether configuration files are valid, and a summary of each."""
+"""``worldledger config check`` and ``convert``: configurations of simulations."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from worldledger_service.cli.files import written_whole
 from worldledger_service.cli.layout import Piece, cut, put_lines, table
-from worldledger_service.cli.options import examples
-from worldledger_service.cli.output import Above, plain, put_bytes
+from worldledger_service.cli.options import Quiet
+from worldledger_service.cli.output import Above, counted, plain, put_bytes, say
 
-from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, Problem, dotted
+from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, Problem, SimulationError, dotted
 from worldledger.errors.simulations import summed_up, told
 
 if TYPE_CHECKING:
     from worldledger.strict_yaml import Document
     from worldledger.variables import VariableDefinition
     from worldledger_simulation.rules.config import SimulationConfig
+    from worldledger_simulation.rules.configuring.converting import Conversion
 
-EXAMPLES = examples(
-    "worldledger config check simulation.yaml", "worldledger config check simulations/*.yaml --json | jq .problems"
-)
 
 #: Most agents that are listed by name.
 _MOST_NAMED: Final = 10
@@ -30,7 +30,7 @@ _MOST_NAMED: Final = 10
 _MOST_CHARACTERS: Final = 100
 
 
-def command(
+def check_config(
     files: Annotated[
         list[str],
         typer.Argument(
@@ -43,6 +43,10 @@ def command(
 
     Everything that is wrong is a line on stderr, FILE:LINE:COLUMN: PATH: MESSAGE, and the exit code is then 1; it is 2
     if a file cannot be read, and nothing is wrong with the others.
+
+    Examples:
+        worldledger config check simulation.yaml
+        worldledger config check simulations/*.yaml --json | jq .problems
     """
     codes = [_check(file, as_json=as_json) for file in files]
     if any(codes):
@@ -90,7 +94,7 @@ def put_problems(problems: Sequence[Problem]) -> None:
 
 
 def read_configuration(file: str) -> Document:
-    """Read a file, or stdin if it is called ``-``. Raises as `load_config` does."""
+    """Read a file, or stdin for ``-``. Raises the errors of `load_config`."""
     from worldledger.strict_yaml import MAX_BYTES  # noqa: PLC0415
     from worldledger_simulation.rules.config import read_document  # noqa: PLC0415
 
@@ -102,7 +106,7 @@ def _value(problem: Problem) -> dict[str, Any]:
 
 
 def _summary(config: SimulationConfig) -> dict[str, Any]:
-    """Return a short summary of a configuration."""
+    """Return a summary of a configuration."""
     seen = config.observability
     internal = frozenset() if seen is None else seen.internal
     enabled = seen is not None and seen.enabled
@@ -181,3 +185,94 @@ def _described(definition: VariableDefinition | str) -> str:
         kind += f" of at most {definition.max_length}"
     low, high = (("" if bound is None else f"{bound:g}") for bound in (definition.min, definition.max))
     return f"{kind} {low}..{high}" if low or high else kind
+
+
+# ``worldledger config convert``: configurations of llm-sim as configurations of simulations.
+
+#: The part of a path that differs between agents.
+_AGENT = re.compile(r"^agents\[.*?\]")
+
+
+def convert_config(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A configuration of llm-sim: YAML; - is stdin.", show_default=False)
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; - is stdout.")
+    ] = "-",
+    quiet: Quiet = False,
+) -> None:
+    """Turn a configuration of llm-sim into one of a simulation here, and say what moved and what stayed out.
+
+    What was said to the engine, the validator and the map goes to engine.parameters, an agent's first values to its
+    state. The result is written as YAML, and checked as by `worldledger config check`: what is wrong with it is told on
+    stderr, and the exit code is then 1; it is 2 if the file cannot be read. No database is needed.
+
+    Example:
+        worldledger config convert llm_economic.yaml -o economy.yaml
+    """
+    from worldledger_simulation.rules.configuring.converting import converted  # noqa: PLC0415
+
+    try:
+        document = read_configuration(file)
+    except InvalidSimulationConfigError as error:
+        put_problems(error.problems)
+        raise typer.Exit(1) from None
+    except FileRefusedError as error:
+        put_problems([Problem((), error.reason, file)])
+        raise typer.Exit(2) from None
+    done = converted({str(name): section for name, section in document.value.items()})
+    text = _text(done.value, file)
+    with written_whole(output) as write:
+        write(text.encode())
+    if not quiet:
+        _tell(done)
+    problems = _problems(done.value)
+    if problems:
+        put_problems([problem._replace(file=file if output == "-" else output) for problem in problems])
+        raise typer.Exit(1)
+
+
+def _tell(done: Conversion) -> None:
+    alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for before, after in done.moved:
+        alike.setdefault((_AGENT.sub("", before), _AGENT.sub("", after)), []).append((before, after))
+    for (before, after), *others in alike.values():
+        more = f", and of {counted(len(others), 'more agent')}" if others else ""
+        say(f"moved: {before} to {after}{more}")
+    for path, why in done.left:
+        say(f"left out: {path}: {why}")
+    if not done.moved and not done.left:
+        say("nothing was changed")
+
+
+def _text(value: dict[str, Any], file: str) -> str:
+    """Return a configuration as YAML that reads back as the same. Raises SimulationError if it contains itself."""
+    import yaml  # noqa: PLC0415 - slow to load; `--help` needs none of them
+
+    from worldledger.strict_yaml import parse  # noqa: PLC0415
+
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    try:
+        as_json = json.dumps(value, indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        raise SimulationError(f"{file}: a definition contains itself; it cannot be written", file=file) from None
+    text = yaml.dump(value, Dumper=Plain, sort_keys=False, allow_unicode=True, width=120)
+    try:
+        same = parse(text.encode(), name=file).value == value
+    except InvalidSimulationConfigError:
+        same = False
+    return text if same else as_json + "\n"
+
+
+def _problems(value: dict[str, Any]) -> list[Problem]:
+    from worldledger_simulation.rules.config import SimulationConfig, new_config  # noqa: PLC0415
+
+    try:
+        new_config(SimulationConfig.from_value(value))
+    except InvalidSimulationConfigError as error:
+        return list(error.problems)
+    return []

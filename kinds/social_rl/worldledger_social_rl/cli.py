@@ -1,35 +1,189 @@
-"""``worldledger export social-rl``: the files of a social-RL run, as they were imported or as they would be."""
+"""The commands of social-RL experiments: import recorded runs as worlds, export runs as files."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.files import written_whole
 from worldledger_service.cli.naming import find_world
-from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, examples
-from worldledger_service.cli.output import say
-from worldledger_service.cli.progress import progress_bar
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
+from worldledger_service.cli.output import counted, progress_bar, put, put_bytes, say
 
 from worldledger.errors import SimulationError, TamperedError
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from worldledger_service.cli.tree import Commands
     from worldledger_service.store import Store, WorldRecord
 
     from worldledger.chain import Finding
     from worldledger.effects import Effect
     from worldledger_social_rl.rules.recording import RunFile
+    from worldledger_social_rl.store.social_runs import RunNotice, RunSummary
 
-EXAMPLES = examples(
-    "worldledger export social-rl my-run -o my-run/",
-    "worldledger export social-rl --experiment first -o first/",
-)
+
+#: The parts that differ between notices of one kind: texts in quotes, and numbers.
+_VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|-?[0-9]+(?:\.[0-9]+)?")
+
+
+def import_run(
+    ctx: typer.Context,
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR",
+            help="Folders with roundN_social_rl.json in them, or in their subfolders.",
+            show_default=False,
+        ),
+    ],
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="The label under which to find the runs.")
+    ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse runs that are not as the schema says, instead of saying what is odd."),
+    ] = False,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone",
+            metavar="NAME",
+            help="Time zone of times without an offset in meta data, such as Europe/Berlin; by default UTC.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write the summary as a JSON object to stdout.")] = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Import recorded social-RL runs: each folder with rounds becomes a world, whole or not at all.
+
+    Runs are taken as they were found, and what is not as the schema says is noted, file by file; nothing is lost, and
+    `worldledger export social-rl` writes the same files again. A run that is there already (in the same experiment) is
+    left as it is, and one that has more rounds by now is appended to, so the command can be run again at any time.
+    Where a round has changed the run is refused. What cannot be taken is named with file and place, while the rest goes
+    in; the exit code is then 1. It is 2 where no run was found at all.
+
+    Examples:
+        worldledger import social-rl outputs/ --experiment first
+        worldledger import social-rl outputs/social_rl_2025-11-23_175825 --strict
+    """
+    from worldledger_social_rl.store.social_runs import RunSummary, import_runs  # noqa: PLC0415
+
+    summary = RunSummary()
+    where = target(ctx, database_url, home)
+    zone = None if timezone is None else _zone(timezone)
+    telling = _Telling(quiet=quiet)
+
+    async def work(store: Store) -> None:
+        with progress_bar("importing", quiet=quiet) as tell:
+            await import_runs(
+                store,
+                folders,
+                max_effect_bytes=where.settings.max_effect_bytes,
+                experiment=experiment,
+                strict=strict,
+                timezone=zone,
+                progress=lambda made: tell(made.done, made.total, f"{made.runs} runs"),
+                notice=telling.tell,
+                summary=summary,
+            )
+
+    try:
+        with_store(where, work)
+    except KeyboardInterrupt:
+        telling.conclude()
+        say(f"{_imported(summary)} before it was stopped; run the same command again for the rest")
+        raise
+    telling.conclude()
+    if as_json:
+        put_bytes(json.dumps(_document(summary), ensure_ascii=False).encode(errors="replace") + b"\n")
+    else:
+        put(_sentence(summary))
+    if summary.refused or summary.paths_refused:
+        raise typer.Exit(1 if summary.runs else 2)
+
+
+def _zone(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - for those who ask for it
+
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # KeyError: there is none of this name
+        raise typer.BadParameter(f"there is no timezone {name!r}; a name is such as Europe/Berlin or UTC") from None
+
+
+class _Telling:
+    """Reports refused runs, and notices about others: each kind of notice once, then a sum."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._more: dict[str, list[RunNotice]] = {}
+
+    def tell(self, notice: RunNotice) -> None:
+        """Report a notice now, or count it for the sum."""
+        if notice.refused:
+            say(f"refused: {notice}")
+        elif not self._quiet:
+            kind = _VARYING.sub("…", notice.text)
+            if kind not in self._more:
+                self._more[kind] = []
+                say(f"note: {notice}")
+            else:
+                self._more[kind].append(notice)
+
+    def conclude(self) -> None:
+        """Report how many more there were of each kind."""
+        for notices in filter(None, self._more.values()):
+            files = len({notice.file for notice in notices})
+            places = sum(notice.count for notice in notices)
+            say(f"note: {places} more in {counted(files, 'file')}: {notices[0].text}")
+        self._more.clear()
+
+
+def _sentence(summary: RunSummary) -> str:
+    parts = [_imported(summary)]
+    if summary.grown:
+        parts.append(f"{summary.grown} grown")
+    if summary.already:
+        parts.append(f"{summary.already} already there")
+    if summary.refused:
+        parts.append(f"{summary.refused} refused")
+    return ", ".join(parts)
+
+
+def _imported(summary: RunSummary) -> str:
+    return (
+        f"imported {counted(summary.imported, 'run')} ({counted(summary.rounds, 'round')}, {summary.effects} effects)"
+    )
+
+
+def _document(summary: RunSummary) -> dict[str, Any]:
+    return {
+        "runs": summary.runs,
+        "imported": summary.imported,
+        "grown": summary.grown,
+        "already": summary.already,
+        "refused": summary.refused,
+        "rounds": summary.rounds,
+        "messages": summary.messages,
+        "effects": summary.effects,
+        "worlds": summary.worlds,
+        "notices": [asdict(notice) for notice in summary.notices],
+    }
+
+
+# ``worldledger export social-rl``: the files of a social-RL run, as they were imported or as they would be.
 
 #: Most names in one remark.
 _NAMED = 5
@@ -37,7 +191,7 @@ _NAMED = 5
 
 @dataclass
 class _Made:
-    """What an export has written: file names, and the round that is not over, if there is one.
+    """The result of an export: file names, and the unfinished round, if there is one.
 
     ``places`` are the files themselves (device and inode): two names may be one, on a disk without case or by a link.
     """
@@ -48,7 +202,7 @@ class _Made:
     open_round: int | None = None
 
 
-def command(
+def export_run(
     ctx: typer.Context,
     output: Annotated[
         Path,
@@ -77,6 +231,10 @@ def command(
     what there is of it. Each file appears when it is whole, and none takes another's place: what the log has under the
     name of another file is written beside that one, and noted. A world that is itself named social-rl is exported as a
     log by `worldledger export -o FILE social-rl`.
+
+    Examples:
+        worldledger export social-rl my-run -o my-run/
+        worldledger export social-rl --experiment first -o first/
     """
     if (world is None) == (experiment is None):
         raise typer.BadParameter("which runs: name a world, or give --experiment")
@@ -135,7 +293,7 @@ def _folder_of(record: WorldRecord) -> str:
 
 
 async def _export(store: Store, record: WorldRecord, output: Path, *, quiet: bool, is_only: bool) -> None:
-    """Write a run's files. Raises SimulationError where it is the only one, and there is nothing to write."""
+    """Write a run's files. Raises SimulationError if it is the only one, and there is nothing to write."""
     made = _Made()
     await _check(store, record)
     with progress_bar("exporting", quiet=quiet) as tell:
@@ -150,7 +308,7 @@ async def _export(store: Store, record: WorldRecord, output: Path, *, quiet: boo
 
 
 def _require_room(output: Path, *, force: bool) -> None:
-    """Raise SimulationError where there is no folder to write to, or one with something in it."""
+    """Raise SimulationError if the path is no folder or, without ``force``, a folder that is not empty."""
     try:
         if output.exists() and not output.is_dir():
             raise SimulationError(f"{output}: not a folder", file=str(output))
@@ -161,7 +319,7 @@ def _require_room(output: Path, *, force: bool) -> None:
 
 
 async def _check(store: Store, record: WorldRecord) -> None:
-    """Raise TamperedError where the log does not verify: before anything is written."""
+    """Raise TamperedError if the log does not verify, before anything is written."""
     from tempfile import TemporaryFile  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     from worldledger.chain import Verifier  # noqa: PLC0415
@@ -201,7 +359,7 @@ async def _write(store: Store, record: WorldRecord, output: Path, made: _Made, p
 
 
 def _place(path: Path) -> tuple[int, int] | None:
-    """Return which file is at a path, following links; None where there is none."""
+    """Return the identity (device and inode) of the file at a path, following links; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -219,7 +377,7 @@ def _make_folder(output: Path) -> None:
 async def _files(
     store: Store, record: WorldRecord, made: _Made, progress: Callable[[int], None]
 ) -> AsyncIterator[RunFile]:
-    """Return a world's files, one round at a time: they are put together in a thread that asks for the effects."""
+    """Return a world's files, one round at a time, put together in a thread that requests the effects."""
     from worldledger_service.store.importing import in_thread  # noqa: PLC0415 - slow to load; `--help` needs none of them
 
     from worldledger_social_rl.rules.recording import write_run  # noqa: PLC0415
@@ -247,6 +405,10 @@ def _conclude(made: _Made, output: Path) -> None:
     if others:
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         say(f"note: {output} also has {', '.join(others[:_NAMED])}{more}, which is not of this run")
-    files = f"{len(made.names)} file{'' if len(made.names) == 1 else 's'}"
-    rounds = f"{made.rounds} round{'' if made.rounds == 1 else 's'}"
-    say(f"exported {files} ({rounds}) to {output}")
+    say(f"exported {counted(len(made.names), 'file')} ({counted(made.rounds, 'round')}) to {output}")
+
+
+def add(commands: Commands) -> None:
+    """Add the commands to the program's."""
+    commands.add("import social-rl", import_run)
+    commands.add("export social-rl", export_run)

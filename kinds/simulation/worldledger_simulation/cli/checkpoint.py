@@ -1,4 +1,4 @@
-"""``worldledger checkpoint import``: a simulation that begins with a checkpoint."""
+"""``worldledger checkpoint export`` and ``import``: a simulation's state as a file, and as another's beginning."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.options import DatabaseUrl, Home, examples
-from worldledger_service.cli.output import put
+from worldledger_service.cli.files import written_whole
+from worldledger_service.cli.moments import At, AtSeq, AtTurn, one_moment, seq_of
+from worldledger_service.cli.naming import find_world
+from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet, World
+from worldledger_service.cli.output import effects, progress_bar, put, say
 
 from worldledger.errors import (
     FileRefusedError,
@@ -18,25 +21,95 @@ from worldledger.errors import (
     InvalidNameError,
     InvalidSimulationConfigError,
     Problem,
+    SimulationError,
     WorldExistsError,
 )
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
+    from worldledger_service.store.states import StateAt
 
     from worldledger.genesis import NewWorld
     from worldledger_simulation.rules import Checkpoint, SimulationConfig
 
-EXAMPLES = examples(
-    "worldledger checkpoint import market.json --config simulation.yaml",
-    "worldledger checkpoint import market.json --config simulation.yaml --name what-if --edited",
-)
+
+def export_checkpoint(
+    ctx: typer.Context,
+    world: World,
+    at: At = None,
+    at_seq: AtSeq = None,
+    turn: AtTurn = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to write it.",
+            show_default="stdout",
+        ),
+    ] = "-",
+    force: Force = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Write what a simulation is at a moment as a JSON file that another simulation can begin with.
+
+    It has the turn, every agent's variables and the global ones, as they are, and says where it was taken. It may be
+    edited; `worldledger checkpoint import` then wants to be told so.
+
+    Examples:
+        worldledger checkpoint export market -o market.json
+        worldledger checkpoint export market --at turn:5 | jq .agents.Trader_1
+    """
+    moment = one_moment(at, seq=at_seq, turn=turn)
+
+    async def work(store: Store) -> None:
+        record = await find_world(store, world)
+        seq = await seq_of(store, record, moment)
+        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
+            found = await store.states.state_at(record.world_id, seq, effects(tell))
+        text, of_turn, is_open = _checkpoint(record, found)
+        with written_whole(output, force=force) as write:
+            write(text)
+        if not quiet:
+            where = "" if output == "-" else f" to {output}"
+            unfinished = "; the turn is open: a simulation that begins with this goes on after it" if is_open else ""
+            say(f"exported {record.world_id} at turn {of_turn}, seq {seq}{where}{unfinished}")
+
+    with_store(target(ctx, database_url, home), work)
+
+
+def _checkpoint(record: WorldRecord, found: StateAt) -> tuple[bytes, int, bool]:
+    """Write a state's checkpoint; return it with its turn, and whether that is open. Raises SimulationError."""
+    import orjson  # noqa: PLC0415 - slow to load; `--help` needs none of them
+
+    from worldledger_simulation.rules import SimulationState  # noqa: PLC0415
+    from worldledger_simulation.rules.checkpoint import Source, checkpoint_value  # noqa: PLC0415
+
+    world_id, state = record.world_id, found.state
+    if "simulation" not in state.metadata:
+        what = f"world {world_id!r} is of ruleset {record.ruleset}; only simulations have checkpoints"
+        raise SimulationError(what, world_id=world_id)
+    try:
+        typed = SimulationState.of(state, world_uuid=record.world_uuid)
+    except ValueError as error:
+        what = f"world {world_id!r} has no checkpoint at seq {found.global_seq}: {error}"
+        raise SimulationError(what, world_id=world_id, global_seq=found.global_seq) from None
+    source = Source(world_id, record.world_uuid, found.global_seq, found.checksum)
+    value = checkpoint_value(state, typed.to_value(), source)
+    is_open: bool = state.metadata["simulation"]["open"]
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2) + b"\n", typed.turn, is_open
+
+
+# ``worldledger checkpoint import``: a simulation that begins with a checkpoint.
 
 #: Largest file that is read, in bytes.
 _MOST_BYTES: Final = 64 * 2**20
 
 
-def command(
+def import_checkpoint(
     ctx: typer.Context,
     file: Annotated[
         str,
@@ -65,6 +138,10 @@ def command(
     The configuration may be another one than the checkpoint's: variables that the checkpoint lacks have their defaults;
     what the configuration does not know is refused, with everything else that does not fit, before anything is written.
     The same import once more changes nothing.
+
+    Examples:
+        worldledger checkpoint import market.json --config simulation.yaml
+        worldledger checkpoint import market.json --config simulation.yaml --name what-if --edited
     """
     from worldledger_simulation.rules import load_config  # noqa: PLC0415 - slow to load
 
