@@ -9,16 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from math import isfinite
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 
 #: The version of the documents' schemas.
 SCHEMA_VERSION: Final = "0.2.0"
-ADAPTATION_TYPES: Final = ("activate_cue", "deactivate_cue", "adjust_intensity")
-MESSAGE_ROLES: Final = ("assistant", "system", "user")
-FRAMEWORK_OPTIONS: Final = ("A", "B", "C", "D", "E")
+
+AdaptationType: TypeAlias = Literal["activate_cue", "deactivate_cue", "adjust_intensity"]
+MessageRole: TypeAlias = Literal["assistant", "system", "user"]
+FrameworkOption: TypeAlias = Literal["A", "B", "C", "D", "E"]
+ADAPTATION_TYPES: Final[tuple[AdaptationType, ...]] = get_args(AdaptationType)
+MESSAGE_ROLES: Final[tuple[MessageRole, ...]] = get_args(MessageRole)
+FRAMEWORK_OPTIONS: Final[tuple[FrameworkOption, ...]] = get_args(FrameworkOption)
 
 Rule: TypeAlias = Callable[[Any], bool]
 

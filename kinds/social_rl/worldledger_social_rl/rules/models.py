@@ -7,17 +7,14 @@ that whatever is wrong is told at once, with its path.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from worldledger.canonical import MAX_DEPTH
 from worldledger.errors import InvalidRunError
 from worldledger_social_rl.rules.faults import Fault, policy_faults, round_faults
-from worldledger_social_rl.rules.fields import SCHEMA_VERSION
-
-AdaptationType: TypeAlias = Literal["activate_cue", "deactivate_cue", "adjust_intensity"]
-FrameworkOption: TypeAlias = Literal["A", "B", "C", "D", "E"]
+from worldledger_social_rl.rules.fields import SCHEMA_VERSION, AdaptationType, FrameworkOption, MessageRole
 
 #: Extended fields: written only where they say something (docs/reference/social-rl.md, "Message").
 _EXTENDED: Final = ("context_frame", "role", "internal")
@@ -76,7 +73,7 @@ class SocialRLMessage(_Document):
     feedback_snapshot: dict[str, Any] | None = None
     validation_metadata: dict[str, Any] | None = None
     context_frame: ContextFrame | None = None
-    role: Literal["assistant", "system", "user"] | None = None
+    role: MessageRole | None = None
     internal: bool | None = None
 
     def to_value(self) -> dict[str, Any]:
