@@ -4,11 +4,11 @@ They do no I/O and read only the clock that they are given; time passes by the t
 of asyncio they belong to one event loop and are not safe to use from other threads.
 """
 
-from worldledger.aio.backoff import Backoff
 from worldledger.aio.breaker import CircuitBreaker
 from worldledger.aio.flights import SingleFlight, join
 from worldledger.aio.queues import TimedQueue
 from worldledger.aio.tokens import CancelToken
+from worldledger.backoff import Backoff
 from worldledger.errors import QueueClosedError
 
 __all__ = ["Backoff", "CancelToken", "CircuitBreaker", "QueueClosedError", "SingleFlight", "TimedQueue", "join"]

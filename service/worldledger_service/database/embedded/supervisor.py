@@ -35,7 +35,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from worldledger.aio import Backoff
+from worldledger.backoff import Backoff
 from worldledger.errors import EmbeddedServerError
 from worldledger_service.database.embedded import binaries, cluster
 from worldledger_service.database.embedded.cluster import Cluster, Postmaster

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import Final
 
@@ -30,6 +29,8 @@ class Backoff:
 
     async def wait(self) -> None:
         """Sleep for the next pause."""
+        import asyncio  # noqa: PLC0415 - programs that run no event loop use the pauses, too
+
         await asyncio.sleep(self.next())
 
     def reset(self) -> None:
