@@ -1,0 +1,135 @@
+"""Worldledger without one of its kinds: its folder is deleted, and the core goes on."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.cli.helpers import call
+
+from .project import ROOT, environment, run
+from .without_kind import checkout_without
+
+pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+#: The tests that are about chess, or use its games as an example of worlds: they go with it.
+ABOUT_CHESS: Final = (
+    "tests/arena",
+    "tests/openenv",
+    "tests/client/pettingzoo",
+    "tests/rulesets/chess",
+    "tests/rulesets/chess_worlds.py",
+    "tests/rulesets/test_chess_malformed.py",
+    "tests/rulesets/test_chess_moves.py",
+    "tests/rulesets/test_chess_properties.py",
+    "tests/rulesets/test_chess_rules.py",
+    "tests/rulesets/test_chess_state.py",
+    "tests/rulesets/test_pgn_checked.py",
+    "tests/rulesets/test_pgn_endings.py",
+    "tests/rulesets/test_pgn_files.py",
+    "tests/rulesets/test_pgn_moves.py",
+    "tests/rulesets/test_pgn_properties.py",
+    "tests/rulesets/test_pgn_reading.py",
+    "tests/api/test_agents.py",
+    "tests/api/test_game_faults.py",
+    "tests/api/test_game_states.py",
+    "tests/api/test_games.py",
+    "tests/api/test_live_games.py",
+    "tests/api/test_new_games.py",
+    "tests/api/test_watch_games.py",
+    "tests/cli/test_chess_play.py",
+    "tests/cli/test_chess_show.py",
+    "tests/cli/test_export_pgn.py",
+    "tests/cli/test_import_pgn.py",
+    "tests/cli/test_import_many.py",
+    "tests/cli/test_stopping.py",
+    "tests/faults/test_games_silence.py",
+    "tests/projections/test_agent_stats.py",
+    "tests/projections/test_agents.py",
+    "tests/projections/test_games.py",
+    "tests/projections/test_moves.py",
+    "tests/projections/test_play.py",
+    "tests/projections/test_tally.py",
+    "tests/report/test_numbers.py",
+    "tests/store/test_recordings.py",
+)
+#: The folders of the core's tests that run without it.
+CORE: Final = ("tests/aio", "tests/rules", "tests/rulesets")
+#: Tests among them that say which kinds there are.
+OF_ALL_KINDS: Final = (
+    "tests/rules/test_kinds.py::test_every_part_of_ours_can_be_loaded",
+    "tests/rules/test_kinds.py::test_somebody_elses_kind_is_found",
+    "tests/rules/test_rulesets.py::test_the_projects_own_rulesets_are_registered",
+    "tests/rules/test_rulesets.py::test_an_unknown_ruleset_is_a_clear_error",
+    "tests/rules/test_rulesets.py::test_what_chess_refuses_is_recorded",
+)
+
+#: Appends an effect to a world in the database of the argument, and prints how that is refused.
+_APPEND: Final = """
+import asyncio, sys
+from worldledger.errors import UnknownRulesetError
+from worldledger_service.store import Store
+
+async def append():
+    async with Store.open(sys.argv[1]) as store:
+        try:
+            log = await store.log(sys.argv[2])
+            await log.append({"kind": "MoveMade", "payload": {}, "source_id": "ann", "schema_version": "1.0.0"})
+        except UnknownRulesetError as error:
+            print(error.message)
+
+asyncio.run(append())
+"""
+
+
+@pytest.fixture(scope="module")
+def without_chess(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return a checkout without chess, and the Python of an environment in which it is installed."""
+    folder = tmp_path_factory.mktemp("without") / "checkout"
+    return folder, checkout_without("chess", folder, ABOUT_CHESS)
+
+
+def test_the_core_s_tests_pass(without_chess: tuple[Path, str]) -> None:
+    """The rules' tests pass where no package of chess is there."""
+    folder, python = without_chess
+    left_out = [f"--deselect={each}" for each in OF_ALL_KINDS]
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *CORE, *left_out]
+    run(command, cwd=folder, env=environment(), seconds=3000)
+
+
+def test_worlds_of_a_kind_that_is_gone(without_chess: tuple[Path, str], database_url: str, tmp_path: Path) -> None:
+    """Games in a database are listed, verified and exported; states and appends are refused, and chess is named."""
+    folder, python = without_chess
+    at = ("--database-url", database_url)
+    assert call("import", "pgn", str(ROOT / "examples" / "games"), "--experiment", "left", *at).code == 0
+
+    def do(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [python, "-m", "worldledger_service.cli", *arguments, *at]
+        return subprocess.run(
+            command, cwd=folder, env=environment(), capture_output=True, text=True, check=False, timeout=300
+        )
+
+    listed = do("worlds", "--experiment", "left")
+    assert (listed.returncode, " chess " in listed.stdout) == (0, True)
+    world = listed.stdout.splitlines()[1].split()[0]
+    for command in (
+        ("verify", "--all"),
+        ("log", world),
+        ("export", world, "-o", str(tmp_path / "world.ndjson")),
+        ("sql", "select count(*) from move_made"),
+    ):
+        done = do(*command)
+        assert done.returncode == 0, (command, done.stderr)
+    assert call("verify", "--file", str(tmp_path / "world.ndjson")).code == 0
+    check = do("db", "check").stdout.splitlines()
+    assert [line.partition(":")[0] for line in check if line.startswith("kind ")] == ["kind chess"]
+    sentence = "the ruleset 'chess' is not installed here: install the package of this kind of worlds"
+    state = do("state", world)
+    assert (state.returncode, sentence in state.stderr) == (2, True)
+    appended = run([python, "-c", _APPEND, database_url, world], cwd=folder, env=environment())
+    assert appended.startswith(sentence)
+    unknown = do("import", "pgn", "games")
+    assert (unknown.returncode, "no such command" in unknown.stderr.lower()) == (2, True)
