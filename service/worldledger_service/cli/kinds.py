@@ -88,7 +88,9 @@ def _kinds(worlds: Mapping[str, int], records: Mapping[str, Recorded]) -> Iterat
                 "applied": None if record is None else record.version,
                 "installed": None if bring is None else bring.version,
             },
-            "parts": [] if kind is None else [part.name for part in fields(kind)[1:] if getattr(kind, part.name)],
+            "parts": []
+            if kind is None
+            else [each.name for each in fields(kind)[1:] if each.name != "units" and getattr(kind, each.name)],
         }
 
 
