@@ -33,7 +33,7 @@ class Crowd:
         return [(f"agent-{group}-{number}", group) for number in range(self.acting) for group in range(self.groups)]
 
     @property
-    def onlookers(self) -> list[tuple[str, int]]:
+    def viewers(self) -> list[tuple[str, int]]:
         """Those that only look on."""
         return [(f"looker-{group}-{n}", group) for n in range(self.looking_on) for group in range(self.groups)]
 
@@ -41,14 +41,14 @@ class Crowd:
         """Return everybody a socket of the world at the address ``here``; those that only look on, ``there``."""
         return [
             *(Seat(here, agent_id, group) for agent_id, group in self.actors),
-            *(Seat(there or here, agent_id, group, acts=False) for agent_id, group in self.onlookers),
+            *(Seat(there or here, agent_id, group, acts=False) for agent_id, group in self.viewers),
         ]
 
 
 async def settle(world: Orchestrator, crowd: Crowd) -> dict[str, AgentHandle]:
     """Register everybody and put them in their places."""
     handles = {}
-    for number, (agent_id, group) in enumerate(crowd.actors + crowd.onlookers):
+    for number, (agent_id, group) in enumerate(crowd.actors + crowd.viewers):
         handle = handles[agent_id] = await world.register_agent(agent_id, POLICY)
         place = [group * 1000.0, number % 7, 0.0]
         await handle.submit_intent({"kind": "Move", "payload": {"to": place}})

@@ -220,7 +220,7 @@ class Telling:
                 _let_happen(ruleset, decided, seen)
         except SimulationError as error:
             return error if isinstance(error, REFUSALS) else None
-        except Exception:  # noqa: BLE001 - rules that look at what is not shown may come to grief anyhow
+        except Exception:  # noqa: BLE001 - rules that look at what is not shown may fail anyhow
             return None
         return None
 

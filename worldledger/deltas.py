@@ -183,7 +183,7 @@ def apply_delta(view: View, delta: AnyDelta) -> View:
     return after
 
 
-def remembering(old: View, new: View) -> View:
+def merge_last_seen(old: View, new: View) -> View:
     """Return the new view, with entities of the old one that are out of sight or gone as last seen.
 
     Relationships of entities out of sight stay likewise. An entity in sight without visible relationships keeps an

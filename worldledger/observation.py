@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from worldledger.deltas import DELTA_VERSION, PARTS, ObservationDelta, ObservedEvent, View, apply_delta, remembering
+from worldledger.deltas import DELTA_VERSION, PARTS, ObservationDelta, ObservedEvent, View, apply_delta, merge_last_seen
 from worldledger.effects import Effect, is_private, is_system_kind
 from worldledger.errors import InvalidPolicyError
 from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoLatency, as_latency_model
@@ -40,10 +40,10 @@ __all__ = [
     "ViewCone",
     "apply_delta",
     "is_private",
+    "merge_last_seen",
     "names_in",
     "place_of",
     "point_of",
-    "remembering",
 ]
 
 #: The kinds whose whole meaning is a change of the state: the patches tell it, so they are not events besides.
@@ -297,9 +297,9 @@ class ObservationPolicy:
     def calculate_observation_delta(self, old_view: View, new_view: View) -> ObservationDelta:
         """Return the delta between two views of an agent, the new one as `filter_world_state` gives it; no events.
 
-        Without remove operations the delta leads to ``remembering(old_view, new_view)``.
+        Without remove operations the delta leads to ``merge_last_seen(old_view, new_view)``.
         """
-        after = new_view if self.remove_operations else remembering(old_view, new_view)
+        after = new_view if self.remove_operations else merge_last_seen(old_view, new_view)
         before, now = ({name: getattr(view, name) for name in PARTS} for view in (old_view, after))
         return ObservationDelta(
             view_seq=after.view_seq,

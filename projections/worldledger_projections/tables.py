@@ -266,7 +266,7 @@ def place(name: str, schema: str = SCHEMA) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name for a statement, be it a word of SQL or not."""
+    """Return a name as a statement takes it, quoted where it has to be."""
     return f'"{name}"'
 
 

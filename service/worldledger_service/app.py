@@ -55,14 +55,14 @@ from worldledger_service.api.metrics import Metrics
 from worldledger_service.api.openapi import document
 from worldledger_service.api.problems import on_http_exception, on_simulation_error, on_validation_error
 from worldledger_service.api.projections import Jobs
-from worldledger_service.api.sql import SqlDoor
+from worldledger_service.api.sql import SqlPool
 from worldledger_service.api.wire import protocol
 from worldledger_service.api.ws import handshake
 from worldledger_service.api.ws.messages import MAX_BYTES
 from worldledger_service.api.ws.transport import PING_INTERVAL, SocketProtocol
-from worldledger_service.arrow.door import ArrowDoor
-from worldledger_service.collecting import collect_seldom
+from worldledger_service.arrow.pool import ArrowPool
 from worldledger_service.database.engine import connect_one
+from worldledger_service.garbage import relax_gc
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.projecting.process import ProjectorProcess
 from worldledger_service.runtime.worlds import Worlds
@@ -134,9 +134,9 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
             if settings.projections:
                 projector = await running.enter_async_context(ProjectorProcess.beside(database_url, settings))
                 store.on_commit = _both(watcher.committed, projector.wake)
-            door = ArrowDoor(database_url, timeout=settings.command_timeout)
+            door = ArrowPool(database_url, timeout=settings.command_timeout)
             running.push_async_callback(door.close)
-            asked = SqlDoor(database_url)
+            asked = SqlPool(database_url)
             running.push_async_callback(asked.close)
             worlds = Worlds(store, watcher)
             running.push_async_callback(worlds.close)
@@ -301,7 +301,7 @@ async def serve(
             # What was made up to here stays: later collections need not walk it, and agents wait for none of them long.
             gc.collect()
             gc.freeze()
-            collect_seldom(_OBJECTS)
+            relax_gc(_OBJECTS)
             # What computes in a thread gives way after this; a request has to come by it several times.
             sys.setswitchinterval(_SWITCH_SECONDS)
             with _signals(server):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from worldledger.errors import SimulationError
 from worldledger.folding import Fold
 from worldledger.rulesets import load_ruleset
-from worldledger_service.collecting import collect_seldom
+from worldledger_service.garbage import relax_gc
 from worldledger_service.store.advancing import Forward
 from worldledger_service.store.import_snapshots import END, HELD_BYTES, SEGMENT, read_frames, record
 from worldledger_service.store.snapshots import Base
@@ -120,7 +120,7 @@ def _joined(frames: Iterable[list[StoredEffect]]) -> Iterator[list[StoredEffect]
 
 def main() -> None:
     """Work, and exit."""
-    collect_seldom()
+    relax_gc()
     failed = True
     with suppress(OSError, EOFError, SimulationError), socket.socket(fileno=0) as link:
         work(json.loads(sys.argv[1]), link, sys.stdout.buffer)

@@ -99,7 +99,7 @@ async def test_a_service_without_arrow_says_what_to_install(
     def missing() -> None:
         raise ExtraMissingError.of("pyarrow", "analytics")
 
-    monkeypatch.setattr("worldledger_service.arrow.door.needed", missing)
+    monkeypatch.setattr("worldledger_service.arrow.pool.needed", missing)
     refused = problem(await client.get("/v1/effects?format=arrow"), 501, "extra_missing", extra="analytics")
     assert "pip install 'worldledger[analytics]'" in refused["detail"]
     assert (await client.get("/v1/effects")).status_code == 200

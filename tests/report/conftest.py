@@ -101,8 +101,7 @@ async def _play(url: str) -> None:
 
 
 async def _simulate(store: Store, name: str, experiment: str) -> None:
-    config = {"ruleset": "simulation", "config": market()}
-    await store.create_world(NewWorld(world_id=name, experiment=experiment, **config))
+    await store.create_world(NewWorld(world_id=name, experiment=experiment, ruleset="simulation", config=market()))
     log = await store.log(name)
     for turn in (1, 2, 3):
         patch = [{"op": "replace", "path": "/price", "value": turn * 1.5}]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.rulesets.sandboxes import Said, after, effects_of
-from worldledger.deltas import ObservationDelta
+from worldledger.deltas import ObservationDelta, merge_last_seen
 from worldledger.effects import Effect
 from worldledger.latency import MAX_DELAY, bounded
 from worldledger.observation import (
@@ -26,7 +26,6 @@ from worldledger.observation import (
     View,
     apply_delta,
     names_in,
-    remembering,
 )
 from worldledger.world import WorldState, state_digest, state_text
 
@@ -266,7 +265,7 @@ def test_a_delta_leads_from_view_to_view(old: View, new: View, removes: bool) ->
     """Applied to the old view, by apply_delta or by any JSON Patch library, it gives the new one."""
     new = new.model_copy(update={"view_seq": max(old.view_seq, new.view_seq)})
     delta = _policy(remove_operations=removes).calculate_observation_delta(old, new)
-    expected = new if removes else remembering(old, new)
+    expected = new if removes else merge_last_seen(old, new)
     assert apply_delta(old, delta) == expected
     patched = jsonpatch.apply_patch(old.model_dump(), delta["patches"])
     noted = {"view_seq": delta["view_seq"], "context_digest": delta["context_digest"]}
@@ -283,7 +282,7 @@ def test_without_remove_operations_what_was_seen_stays() -> None:
     view = apply_delta(old, delta)
     assert view.visible_entities == {"ann": {}, "bob": {}, "far": {"hp": 5}}
     assert view.visible_relationships == {"ann": ["bob"], "bob": [], "far": ["bob"]}
-    assert view == remembering(old, new)
+    assert view == merge_last_seen(old, new)
 
 
 def test_a_delta_that_does_not_fit_is_found_out() -> None:

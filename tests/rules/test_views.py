@@ -161,7 +161,15 @@ def test_nothing_is_kept_for_who_is_gone() -> None:
     random.shuffle(names)
     for name in names:
         world.views.detach(name)
-    kept = [stage._members, stage._shared, stage._showings, stage.onlookers, stage.wholes, stage.askers, stage.showers]
+    kept = [
+        stage._members,
+        stage._shared,
+        stage._showings,
+        stage.viewers,
+        stage.recomputed,
+        stage.filtered,
+        stage.rendered,
+    ]
     audience = stage._audience
     kept += [audience.watchers, audience._everyone, audience._near, audience._reach, audience._related]
     assert not any(kept)

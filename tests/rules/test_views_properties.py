@@ -15,7 +15,7 @@ from worldledger_sandbox.rules.checks import HANDLERS
 
 from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, OwnDelta, long_story, registered
 from tests.rulesets.sandboxes import Said, effects_of
-from worldledger.deltas import ObservationDelta, View, apply_delta, remembering
+from worldledger.deltas import ObservationDelta, View, apply_delta, merge_last_seen
 from worldledger.effects import Effect, is_system_kind
 from worldledger.folding import Fold
 from worldledger.latency import bounded
@@ -156,7 +156,7 @@ class Follower:
             self.expected = now
         else:
             delta = self.policy.calculate_observation_delta(old, now)
-            self.expected = now if self.policy.remove_operations else remembering(old, now)
+            self.expected = now if self.policy.remove_operations else merge_last_seen(old, now)
             if delta["context_digest"] != self.expected.context_digest:
                 self.expected = apply_delta(old, delta) if delta["patches"] else old
         return delta

@@ -15,10 +15,11 @@ from worldledger_service.store.replaying import ReplayVerdict, check_replay
 
 from tests.rules.seeing import registered
 from tests.rulesets.sandboxes import Said, effects_of
+from worldledger.deltas import merge_last_seen
 from worldledger.effects import EffectDraft
 from worldledger.folding import Fold
 from worldledger.genesis import NewWorld
-from worldledger.observation import ObservationPolicy, PolicyConfig, View, remembering
+from worldledger.observation import ObservationPolicy, PolicyConfig, View
 from worldledger.policies import policy_from_spec, register_policy
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.world import WorldState
@@ -76,7 +77,7 @@ class _Told:
         policy = policy_from_spec(spec)
         view = policy.filter_world_state(self._fold.state, agent_id)
         if not policy.remove_operations and self._specs.get(agent_id) == spec:
-            view = remembering(self._views[agent_id], view)
+            view = merge_last_seen(self._views[agent_id], view)
         self._views[agent_id], self._specs[agent_id] = view, spec
         self._digests[agent_id, self.seq] = view.context_digest
 

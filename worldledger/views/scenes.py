@@ -91,7 +91,7 @@ class Scene:
         self._write()
 
     def recall(self, contents: Contents) -> None:
-        """Add what was seen before, as `worldledger.deltas.remembering` does."""
+        """Add what was seen before, as `worldledger.deltas.merge_last_seen` does."""
         entities, relations = contents
         for name, data in entities.items():
             if name not in self.entries:

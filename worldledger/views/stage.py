@@ -8,9 +8,9 @@ from itertools import chain
 from worldledger.deltas import PARTS, Contents, Patch
 from worldledger.patches import diff
 from worldledger.space import FieldOfView, SpatialIndex
-from worldledger.views.onlookers import Onlooker
 from worldledger.views.scenes import AskedScene, NearScene, RelatedScene, Scene, Watchers
 from worldledger.views.shown import Showing, Shown
+from worldledger.views.viewers import Viewer
 from worldledger.views.world_index import NOWHERE, Moved, WorldIndex, grid_for, reach_of
 from worldledger.world import Point, WorldState
 
@@ -157,71 +157,69 @@ class Stage:
     """
 
     def __init__(self, state: WorldState) -> None:
-        self.onlookers: dict[str, Onlooker] = {}
+        self.viewers: dict[str, Viewer] = {}
         #: Subsets: viewers with recomputed views; those that have to be asked about events, or show them in their own
         #: way.
-        self.wholes: dict[str, Onlooker] = {}
-        self.askers: dict[str, Onlooker] = {}
-        self.showers: dict[str, Onlooker] = {}
-        self.failed: dict[Onlooker, Exception] = {}
+        self.recomputed: dict[str, Viewer] = {}
+        self.filtered: dict[str, Viewer] = {}
+        self.rendered: dict[str, Viewer] = {}
+        self.failed: dict[Viewer, Exception] = {}
         self._state = state
         self._index = WorldIndex(state)
         self._audience = Audience(self._index)
-        self._members: dict[Scene, dict[str, Onlooker]] = {}
+        self._members: dict[Scene, dict[str, Viewer]] = {}
         self._shared: dict[bytes, Scene] = {}
         self._showings: dict[bytes, Showing] = {}
 
-    def join(
-        self, onlooker: Onlooker, memory: Contents | None = None, looks: Mapping[str, Shown] | None = None
-    ) -> None:
+    def join(self, viewer: Viewer, memory: Contents | None = None, looks: Mapping[str, Shown] | None = None) -> None:
         """Add a viewer; it sees what is there now, and what it remembers if its policy has no remove operations.
 
         ``looks`` are the present looks of entities to it, as far as they are known already. Raises the errors of its
         policy; then the viewer is not added.
         """
-        if onlooker.kind == "whole":
-            onlooker.see_whole(self._state, memory)
+        if viewer.kind == "whole":
+            viewer.see_whole(self._state, memory)
         else:
-            onlooker.place = self._place_of(onlooker)
-            scene = self._shared.get(onlooker.look) if onlooker.place == "shared" else None
+            viewer.place = self._place_of(viewer)
+            scene = self._shared.get(viewer.look) if viewer.place == "shared" else None
             if scene is None:
-                scene = self._open(onlooker, memory, looks)
-            self._members.setdefault(scene, {})[onlooker.agent_id] = onlooker
-            onlooker.scene = scene
-        onlooker.forget_digest()
-        self.onlookers[onlooker.agent_id] = onlooker
-        for group, belongs in self._groups(onlooker):
+                scene = self._open(viewer, memory, looks)
+            self._members.setdefault(scene, {})[viewer.agent_id] = viewer
+            viewer.scene = scene
+        viewer.forget_digest()
+        self.viewers[viewer.agent_id] = viewer
+        for group, belongs in self._groups(viewer):
             if belongs:
-                group[onlooker.agent_id] = onlooker
+                group[viewer.agent_id] = viewer
 
-    def leave(self, onlooker: Onlooker) -> Contents:
+    def leave(self, viewer: Viewer) -> Contents:
         """Remove a viewer; return the contents of its view."""
-        contents = onlooker.contents()
-        del self.onlookers[onlooker.agent_id]
-        for group, _ in self._groups(onlooker):
-            group.pop(onlooker.agent_id, None)
-        scene, onlooker.scene, onlooker.view = onlooker.scene, None, None
+        contents = viewer.contents()
+        del self.viewers[viewer.agent_id]
+        for group, _ in self._groups(viewer):
+            group.pop(viewer.agent_id, None)
+        scene, viewer.scene, viewer.view = viewer.scene, None, None
         if scene is not None:
-            del self._members[scene][onlooker.agent_id]
+            del self._members[scene][viewer.agent_id]
             if not self._members[scene]:
                 del self._members[scene]
                 self._audience.leave(scene)
-                self._close(scene, onlooker)
+                self._close(scene, viewer)
         return contents
 
-    def rejoin(self, onlooker: Onlooker, contents: Contents, memory: Contents | None) -> Patch:
+    def rejoin(self, viewer: Viewer, contents: Contents, memory: Contents | None) -> Patch:
         """Add a viewer again that saw these contents; return what has changed. It is detached if that fails."""
         try:
-            self.join(onlooker, memory)
+            self.join(viewer, memory)
         except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
-            self.failed[onlooker] = error
+            self.failed[viewer] = error
             return []
-        before, after = (dict(zip(PARTS, each, strict=True)) for each in (contents, onlooker.contents()))
+        before, after = (dict(zip(PARTS, each, strict=True)) for each in (contents, viewer.contents()))
         return diff(before, after)
 
     # -- effects ----------------------------------------------------------------------------------------------
 
-    def follow(self, touched: Sequence[str]) -> dict[Onlooker, Patch]:
+    def follow(self, touched: Sequence[str]) -> dict[Viewer, Patch]:
         """Update to the state after an effect that touched these ids (sorted); return each viewer's changes."""
         moved, related = self._index.update(touched)
         if related:
@@ -232,64 +230,64 @@ class Stage:
         concerned = self._audience.concerned(touched, moved)
         for scene in anew:
             concerned.setdefault(scene, [])
-        patches: dict[Onlooker, Patch] = {}
+        patches: dict[Viewer, Patch] = {}
         for scene, names in concerned.items():
             members = self._members[scene]
             try:
                 patch = scene.update(names, related, anew=anew.get(scene, False))
             except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
-                for onlooker in list(members.values()):
-                    self.turn_out(onlooker, error)
+                for viewer in list(members.values()):
+                    self.turn_out(viewer, error)
                 continue
             if patch:
-                for onlooker in members.values():
-                    patches[onlooker] = patch
-        for onlooker, contents in elsewhere:
-            if patch := self.rejoin(onlooker, contents, contents):
-                patches[onlooker] = patch
+                for viewer in members.values():
+                    patches[viewer] = patch
+        for viewer, contents in elsewhere:
+            if patch := self.rejoin(viewer, contents, contents):
+                patches[viewer] = patch
         return patches
 
-    def begin_anew(self) -> dict[Onlooker, Patch]:
+    def begin_anew(self) -> dict[Viewer, Patch]:
         """Update to the state after an effect that may have touched anything."""
-        left = [(one, self.leave(one)) for one in list(self.onlookers.values()) if one.kind != "whole"]
+        left = [(one, self.leave(one)) for one in list(self.viewers.values()) if one.kind != "whole"]
         self._index.rebuild()
-        patches = {onlooker: self.rejoin(onlooker, contents, contents) for onlooker, contents in left}
-        return {onlooker: patch for onlooker, patch in patches.items() if patch}
+        patches = {viewer: self.rejoin(viewer, contents, contents) for viewer, contents in left}
+        return {viewer: patch for viewer, patch in patches.items() if patch}
 
-    def turn_out(self, onlooker: Onlooker, error: Exception) -> None:
+    def turn_out(self, viewer: Viewer, error: Exception) -> None:
         """Detach a viewer whose policy has raised an error."""
-        self.leave(onlooker)
-        self.failed[onlooker] = error
+        self.leave(viewer)
+        self.failed[viewer] = error
 
-    def _groups(self, onlooker: Onlooker) -> Iterator[tuple[dict[str, Onlooker], bool]]:
-        yield self.wholes, onlooker.kind == "whole"
-        yield self.askers, onlooker.asks
-        yield self.showers, onlooker.shows_events
+    def _groups(self, viewer: Viewer) -> Iterator[tuple[dict[str, Viewer], bool]]:
+        yield self.recomputed, viewer.kind == "whole"
+        yield self.filtered, viewer.asks
+        yield self.rendered, viewer.shows_events
 
     # -- which viewers see an entity ----------------------------------------------------------------------------
 
-    def seeing(self, names: Iterable[str]) -> Iterator[Onlooker]:
+    def seeing(self, names: Iterable[str]) -> Iterator[Viewer]:
         """Return the viewers that have one of these entities in sight, perhaps with some that have to be asked."""
         for scene in dict.fromkeys(chain.from_iterable(map(self._audience.seeing, names))):
             yield from self._members[scene].values()
 
-    def aware_at(self, point: Point, names: Iterable[str]) -> Iterator[Onlooker]:
+    def aware_at(self, point: Point, names: Iterable[str]) -> Iterator[Viewer]:
         """Return viewers near a point, and viewers related to one of these ids."""
         for scene in dict.fromkeys(self._audience.aware_at(point, names)):
             yield from self._members[scene].values()
 
-    def unfiltered(self) -> Iterator[Onlooker]:
+    def unfiltered(self) -> Iterator[Viewer]:
         """Return the viewers that do not go by relationships; viewers that have to be asked may be among them."""
         for scene in self._audience.unfiltered():
             yield from self._members[scene].values()
 
     # -- scenes -----------------------------------------------------------------------------------------------
 
-    def _place_of(self, onlooker: Onlooker) -> str:
+    def _place_of(self, viewer: Viewer) -> str:
         """Return how it is determined what an agent sees, at its present position."""
-        if onlooker.kind:
-            return onlooker.kind
-        name, policy = onlooker.agent_id, onlooker.policy
+        if viewer.kind:
+            return viewer.kind
+        name, policy = viewer.agent_id, viewer.policy
         if policy.field_of_view(self._state, name) is not None:
             return "near"
         # Relationships of the agent's own id are shown to the agent alone if there is no entity of that id. And
@@ -297,65 +295,65 @@ class Stage:
         alike = name in self._state.entities or not self._index.count_related(name)
         return "shared" if policy.remove_operations and alike else "alone"
 
-    def _open(self, onlooker: Onlooker, memory: Contents | None, looks: Mapping[str, Shown] | None) -> Scene:
+    def _open(self, viewer: Viewer, memory: Contents | None, looks: Mapping[str, Shown] | None) -> Scene:
         """Make a scene for a viewer."""
-        name, policy, index, audience = onlooker.agent_id, onlooker.policy, self._index, self._audience
-        showing = self._showings.get(onlooker.look)
+        name, policy, index, audience = viewer.agent_id, viewer.policy, self._index, self._audience
+        showing = self._showings.get(viewer.look)
         if showing is None:
-            showing = self._showings[onlooker.look] = Showing(policy, name if onlooker.personal else None)
+            showing = self._showings[viewer.look] = Showing(policy, name if viewer.personal else None)
         if looks is not None:
             showing.take(looks)
         scene: Scene
-        if onlooker.place == "near":
+        if viewer.place == "near":
             view = policy.field_of_view(self._state, name)
             assert view is not None  # noqa: S101 - for the type checker: else the place would be another
             scene = NearScene(name, policy, index, showing, audience.watchers, view)
-        elif onlooker.place == "related":
+        elif viewer.place == "related":
             scene = RelatedScene(name, policy, index, showing, audience.watchers)
-        elif onlooker.place == "asked":
+        elif viewer.place == "asked":
             scene = AskedScene(name, policy, index, showing)
         else:
-            scene = Scene(None if onlooker.place == "shared" else name, policy, index, showing)
+            scene = Scene(None if viewer.place == "shared" else name, policy, index, showing)
         try:
             scene.fill()
             if memory is not None and scene.remembers:
                 scene.recall(memory)
         except Exception:
-            self._close(scene, onlooker)
+            self._close(scene, viewer)
             raise
-        if onlooker.place == "shared":
-            self._shared[onlooker.look] = scene
+        if viewer.place == "shared":
+            self._shared[viewer.look] = scene
         audience.enter(scene)
         return scene
 
-    def _close(self, scene: Scene, onlooker: Onlooker) -> None:
+    def _close(self, scene: Scene, viewer: Viewer) -> None:
         scene.leave()
-        if self._shared.get(onlooker.look) is scene:
-            del self._shared[onlooker.look]
+        if self._shared.get(viewer.look) is scene:
+            del self._shared[viewer.look]
         if not scene.showing.scenes:
-            del self._showings[onlooker.look]
+            del self._showings[viewer.look]
 
-    def _look_for_agents(self, touched: Iterable[str]) -> tuple[list[tuple[Onlooker, Contents]], dict[Scene, bool]]:
+    def _look_for_agents(self, touched: Iterable[str]) -> tuple[list[tuple[Viewer, Contents]], dict[Scene, bool]]:
         """Find viewers among what was touched.
 
         Returns those that need another kind of scene from now on, removed from their old one; and the scenes of the
         others, with whether they have to be recomputed.
         """
-        elsewhere: list[tuple[Onlooker, Contents]] = []
+        elsewhere: list[tuple[Viewer, Contents]] = []
         anew: dict[Scene, bool] = {}
         for name in touched:
-            onlooker = self.onlookers.get(name)
-            if onlooker is None or onlooker.scene is None:
+            viewer = self.viewers.get(name)
+            if viewer is None or viewer.scene is None:
                 continue
-            scene = onlooker.scene
-            if self._place_of(onlooker) != onlooker.place:
-                elsewhere.append((onlooker, self.leave(onlooker)))
+            scene = viewer.scene
+            if self._place_of(viewer) != viewer.place:
+                elsewhere.append((viewer, self.leave(viewer)))
             elif isinstance(scene, NearScene):
-                view = onlooker.policy.field_of_view(self._state, name)
+                view = viewer.policy.field_of_view(self._state, name)
                 assert view is not None  # noqa: S101 - for the type checker: else the place would be another
                 anew[scene] = view != scene.field_of_view
                 if anew[scene]:
                     self._audience.move(scene, view)
-            elif onlooker.place != "shared":
-                anew[scene] = onlooker.place in {"asked", "related"}
+            elif viewer.place != "shared":
+                anew[scene] = viewer.place in {"asked", "related"}
         return elsewhere, anew

@@ -22,8 +22,8 @@ from worldledger.errors import UnknownAgentError
 from worldledger.folding import Fold
 from worldledger.observation import TOLD_BY_PATCHES, ObservationPolicy, is_private, names_in, place_of
 from worldledger.policies import policy_from_spec
-from worldledger.views.onlookers import Onlooker, Sighting
 from worldledger.views.stage import Stage
+from worldledger.views.viewers import Sighting, Viewer
 
 __all__ = ["Sighting", "Views"]
 
@@ -58,7 +58,7 @@ class Views:
     @property
     def attached(self) -> list[str]:
         """The ids of the attached agents."""
-        return [] if self._stage is None else list(self._stage.onlookers)
+        return [] if self._stage is None else list(self._stage.viewers)
 
     def attach(self, agent_id: str, *, view_seq: int | None = None) -> View:
         """Start keeping an agent's view, with the policy that it is registered with; return the view.
@@ -68,7 +68,7 @@ class Views:
         agent is returned as it is. Raises UnknownAgentError for an agent that is not registered, the errors of
         `policy_from_spec` and of the policy's `check_usable`, and any error of the policy itself.
         """
-        if self._stage is None or agent_id not in self._stage.onlookers:
+        if self._stage is None or agent_id not in self._stage.viewers:
             self._attach(agent_id, self.seq if view_seq is None else view_seq, None)
         return self.view(agent_id)
 
@@ -79,7 +79,7 @@ class Views:
         first registration (``metadata.agents[agent_id].registered_seq``). Raises KeyError if the agent is not attached
         there, ValueError if the other is at another seq.
         """
-        theirs = other._onlooker(agent_id)
+        theirs = other._viewer(agent_id)
         contents = theirs.contents()
         if (other.fold.world_id, other.seq) != (self.fold.world_id, self.seq):
             raise ValueError(f"a view at seq {other.seq} cannot be taken over at seq {self.seq}")
@@ -90,30 +90,30 @@ class Views:
     def detach(self, agent_id: str) -> None:
         """Stop keeping an agent's view."""
         stage = self._stage
-        if stage is not None and agent_id in stage.onlookers:
-            stage.leave(stage.onlookers[agent_id])
+        if stage is not None and agent_id in stage.viewers:
+            stage.leave(stage.viewers[agent_id])
             self._tidy(stage)
 
     def view(self, agent_id: str) -> View:
         """Return an attached agent's view. Raises KeyError for an agent that is not attached."""
-        onlooker = self._onlooker(agent_id)
-        entities, relationships = onlooker.contents()
+        viewer = self._viewer(agent_id)
+        entities, relationships = viewer.contents()
         return View.model_construct(
             agent_id=agent_id,
-            view_seq=onlooker.view_seq,
+            view_seq=viewer.view_seq,
             visible_entities=entities,
             visible_relationships=relationships,
-            context_digest=onlooker.digest,
+            context_digest=viewer.digest,
         )
 
     def size(self, agent_id: str) -> int:
         """Return how many entities an agent sees; 0 for an agent that is not attached."""
-        onlooker = None if self._stage is None else self._stage.onlookers.get(agent_id)
-        return 0 if onlooker is None else onlooker.size
+        viewer = None if self._stage is None else self._stage.viewers.get(agent_id)
+        return 0 if viewer is None else viewer.size
 
     def policy(self, agent_id: str) -> ObservationPolicy:
         """Return an attached agent's policy. Raises KeyError for an agent that is not attached."""
-        return self._onlooker(agent_id).policy
+        return self._viewer(agent_id).policy
 
     def registered_policy(self, agent_id: str) -> ObservationPolicy:
         """Return the policy that an agent is registered with, attached or not.
@@ -136,25 +136,25 @@ class Views:
         stage = self._stage
         if stage is None:
             return []
-        patches: dict[Onlooker, Patch] = {}
+        patches: dict[Viewer, Patch] = {}
         if touched is None:
             patches = stage.begin_anew()
         elif touched:
             patches = stage.follow([touched] if isinstance(touched, str) else sorted(set(touched)))
         if effect["kind"] == AGENT_REGISTERED_KIND:
             self._register_anew(stage, effect["payload"].get("agent_id"), patches)
-        for onlooker in tuple(stage.wholes.values()):
+        for viewer in tuple(stage.recomputed.values()):
             try:
-                if patch := onlooker.look_again(self.fold.state):
-                    patches[onlooker] = patch
+                if patch := viewer.look_again(self.fold.state):
+                    patches[viewer] = patch
             except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
-                stage.turn_out(onlooker, error)
-        own = stage.onlookers.get(effect["source_id"])
+                stage.turn_out(viewer, error)
+        own = stage.viewers.get(effect["source_id"])
         if own is not None and not is_system_kind(effect["kind"]):
             patches.setdefault(own, [])  # the acting agent waits for the outcome, even an empty one
         sightings = self._sightings(stage, effect, patches, self._events(stage, effect), digests=digests)
         if stage.failed:
-            self.failed |= {onlooker.agent_id: error for onlooker, error in stage.failed.items()}
+            self.failed |= {viewer.agent_id: error for viewer, error in stage.failed.items()}
             stage.failed.clear()
             self._tidy(stage)
         return sightings
@@ -163,44 +163,44 @@ class Views:
         self,
         stage: Stage,
         effect: Effect,
-        patches: dict[Onlooker, Patch],
-        events: dict[Onlooker, ObservedEvent],
+        patches: dict[Viewer, Patch],
+        events: dict[Viewer, ObservedEvent],
         *,
         digests: bool,
     ) -> list[Sighting]:
         state = self.fold.state
         found = []
-        wholes: dict[object, Patch] = {}  # by scene: agents that share one see the same
-        for onlooker in {**patches, **events} if events else patches:
-            if onlooker.agent_id not in stage.onlookers:  # detached since
+        recomputed: dict[object, Patch] = {}  # by scene: agents that share one see the same
+        for viewer in {**patches, **events} if events else patches:
+            if viewer.agent_id not in stage.viewers:  # detached since
                 continue
-            event = events.get(onlooker)
+            event = events.get(viewer)
             shown = [] if event is None else [event]
-            patch = patches.get(onlooker, [])
+            patch = patches.get(viewer, [])
             if len(patch) > self._most:
-                seen: object = onlooker.scene or onlooker
-                if seen not in wholes:
-                    wholes[seen] = replacing(*onlooker.contents())
-                patch = wholes[seen]
+                seen: object = viewer.scene or viewer
+                if seen not in recomputed:
+                    recomputed[seen] = replacing(*viewer.contents())
+                patch = recomputed[seen]
             try:
-                found.append(onlooker.sighting(effect, patch, shown, state, digests=digests))
+                found.append(viewer.sighting(effect, patch, shown, state, digests=digests))
             except Exception as error:  # noqa: BLE001 - a third party's latency model may raise anything
-                stage.turn_out(onlooker, error)
+                stage.turn_out(viewer, error)
         found.sort(key=itemgetter(0))
         return found
 
-    def _events(self, stage: Stage, effect: Effect) -> dict[Onlooker, ObservedEvent]:
+    def _events(self, stage: Stage, effect: Effect) -> dict[Viewer, ObservedEvent]:
         """Return agent -> the event that it is shown of an effect: as `should_observe_event`, without asking all.
 
         There are none if the ruleset says so of its kind.
         """
-        found: dict[Onlooker, ObservedEvent] = {}
+        found: dict[Viewer, ObservedEvent] = {}
         kind = effect["kind"]
         if kind in self.fold.ruleset.unobserved:
             return found
-        for onlooker in tuple(stage.askers.values()):
-            self._show(stage, onlooker, effect, found)
-        if is_system_kind(kind) or (kind in TOLD_BY_PATCHES and not stage.showers):
+        for viewer in tuple(stage.filtered.values()):
+            self._show(stage, viewer, effect, found)
+        if is_system_kind(kind) or (kind in TOLD_BY_PATCHES and not stage.rendered):
             return found
         names = names_in(effect)
         state = self.fold.state
@@ -210,16 +210,16 @@ class Views:
         # sight.
         sure = place is None and all(name in state.spatial_index for name in present)
         seeing = dict.fromkeys(stage.seeing(present) if present else stage.unfiltered())
-        for onlooker in tuple(seeing):
-            if onlooker.asks or (private and onlooker.policy.rules >= 2):
+        for viewer in tuple(seeing):
+            if viewer.asks or (private and viewer.policy.rules >= 2):
                 continue
-            self._show(stage, onlooker, effect, found, ask=not sure and onlooker.goes_by_places)
+            self._show(stage, viewer, effect, found, ask=not sure and viewer.goes_by_places)
         if present and place is not None and not private:
-            for onlooker in tuple(stage.aware_at(place, present)):
-                if onlooker not in seeing and onlooker.goes_by_places and not onlooker.asks:
-                    self._show(stage, onlooker, effect, found, ask=True)
+            for viewer in tuple(stage.aware_at(place, present)):
+                if viewer not in seeing and viewer.goes_by_places and not viewer.asks:
+                    self._show(stage, viewer, effect, found, ask=True)
         for name in names:
-            named = stage.onlookers.get(name)
+            named = stage.viewers.get(name)
             if named is not None and not named.asks and named.policy.is_told(effect, name):
                 self._show(stage, named, effect, found)
         return found
@@ -227,49 +227,49 @@ class Views:
     def _show(
         self,
         stage: Stage,
-        onlooker: Onlooker,
+        viewer: Viewer,
         effect: Effect,
-        found: dict[Onlooker, ObservedEvent],
+        found: dict[Viewer, ObservedEvent],
         *,
         ask: bool = False,
     ) -> None:
         try:
-            if (event := onlooker.event(effect, self.fold.state, ask=ask)) is not None:
-                found[onlooker] = event
+            if (event := viewer.event(effect, self.fold.state, ask=ask)) is not None:
+                found[viewer] = event
         except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
-            stage.turn_out(onlooker, error)
+            stage.turn_out(viewer, error)
 
     # -- attaching --------------------------------------------------------------------------------------------
 
-    def _onlooker(self, agent_id: str) -> Onlooker:
+    def _viewer(self, agent_id: str) -> Viewer:
         if self._stage is None:
             raise KeyError(agent_id)
-        return self._stage.onlookers[agent_id]
+        return self._stage.viewers[agent_id]
 
-    def _attach(self, agent_id: str, view_seq: int, memory: Contents | None, theirs: Onlooker | None = None) -> None:
+    def _attach(self, agent_id: str, view_seq: int, memory: Contents | None, theirs: Viewer | None = None) -> None:
         spec = self._spec(agent_id)
-        onlooker = Onlooker(agent_id, view_seq)
-        onlooker.take(spec, self._made(spec))
+        viewer = Viewer(agent_id, view_seq)
+        viewer.take(spec, self._made(spec))
         stage = Stage(self.fold.state) if self._stage is None else self._stage
         # Results of another Views at this seq, by the same policy, are reused.
-        scene = None if theirs is None or theirs.look != onlooker.look else theirs.scene
-        stage.join(onlooker, memory, None if scene is None else scene.visible)
+        scene = None if theirs is None or theirs.look != viewer.look else theirs.scene
+        stage.join(viewer, memory, None if scene is None else scene.visible)
         self._stage = stage
         self.failed.pop(agent_id, None)
 
-    def _register_anew(self, stage: Stage, agent_id: Any, patches: dict[Onlooker, Patch]) -> None:
+    def _register_anew(self, stage: Stage, agent_id: Any, patches: dict[Viewer, Patch]) -> None:
         """Switch an attached agent to the policy that it is registered with now, if it has changed."""
-        onlooker = stage.onlookers.get(agent_id) if isinstance(agent_id, str) else None
-        if onlooker is None or (spec := self._spec(onlooker.agent_id)) == onlooker.spec:
+        viewer = stage.viewers.get(agent_id) if isinstance(agent_id, str) else None
+        if viewer is None or (spec := self._spec(viewer.agent_id)) == viewer.spec:
             return
-        contents = stage.leave(onlooker)
+        contents = stage.leave(viewer)
         try:
-            onlooker.take(spec, self._made(spec))
+            viewer.take(spec, self._made(spec))
         except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
-            stage.failed[onlooker] = error
+            stage.failed[viewer] = error
             return
-        if patch := stage.rejoin(onlooker, contents, None):
-            patches[onlooker] = patch
+        if patch := stage.rejoin(viewer, contents, None):
+            patches[viewer] = patch
 
     def _spec(self, agent_id: str) -> bytes:
         agent = self.fold.state.metadata.get("agents", {}).get(agent_id)
@@ -281,8 +281,8 @@ class Views:
         """Return the policy of a spec, shared by all agents that have the same."""
         policy = self._policies.get(spec)
         if policy is None:
-            if self._stage is not None and len(self._policies) > 2 * len(self._stage.onlookers) + 16:
-                self._policies = {one.spec: one.policy for one in self._stage.onlookers.values()}
+            if self._stage is not None and len(self._policies) > 2 * len(self._stage.viewers) + 16:
+                self._policies = {one.spec: one.policy for one in self._stage.viewers.values()}
             policy = policy_from_spec(orjson.loads(spec), stored=True)
             policy.check_usable()
             self._policies[spec] = policy
@@ -290,6 +290,6 @@ class Views:
 
     def _tidy(self, stage: Stage) -> None:
         """Drop everything if no agent is attached."""
-        if not stage.onlookers:
+        if not stage.viewers:
             self._stage = None
             self._policies.clear()

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from worldledger_service.api.bodies import Room
     from worldledger_service.api.metrics import Metrics
     from worldledger_service.api.projections import Jobs
-    from worldledger_service.api.sql import SqlDoor
-    from worldledger_service.arrow.door import ArrowDoor
+    from worldledger_service.api.sql import SqlPool
+    from worldledger_service.arrow.pool import ArrowPool
     from worldledger_service.projecting.engine import Engine
     from worldledger_service.projecting.process import ProjectorProcess
     from worldledger_service.runtime.worlds import Worlds
@@ -65,8 +65,8 @@ class Services:
     projector: ProjectorProcess | None
     jobs: Jobs
     metrics: Metrics
-    arrow: ArrowDoor
-    sql: SqlDoor
+    arrow: ArrowPool
+    sql: SqlPool
     #: what requests with large bodies share
     room: Room
     #: epoch seconds

@@ -256,7 +256,7 @@ class Edge:
         async def guarded(message: Message) -> None:
             nonlocal started
             if not started:
-                if message["type"] == "websocket.close":  # the router's word on an address that is none's
+                if message["type"] == "websocket.close":  # the router found no route
                     await no_route(scope)(scope, receive, guarded)
                     return
                 started = True

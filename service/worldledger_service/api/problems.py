@@ -414,7 +414,7 @@ def internal_error(scope: Scope) -> Response:
 
 
 def no_route(scope: Scope) -> Response:
-    """Make the response for a WebSocket handshake to an address that is none's."""
+    """Make the response for a WebSocket handshake to an address that has no route."""
     problem = _problem(
         404,
         title="Not Found",

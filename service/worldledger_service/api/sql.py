@@ -271,7 +271,7 @@ MOST: Final = 4
 _PATIENCE: Final = 5.0
 
 
-class SqlDoor:
+class SqlPool:
     """Lends connections under the reader's role; the first one is opened when somebody asks."""
 
     def __init__(self, url: str) -> None:

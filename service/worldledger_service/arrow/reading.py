@@ -18,7 +18,7 @@ from worldledger.errors import TamperedError
 from worldledger_service.arrow.choosing import WorldSpan
 from worldledger_service.arrow.connections import Connections, Session, literal
 from worldledger_service.arrow.cutting import Cutter
-from worldledger_service.store.ahead import ahead
+from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.reader import storable
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Effects:
         if not all(map(storable, filter(None, (kind, source_id)))):
             return
         pieces = _Pieces(self._connections, wanted, kind=kind, source_id=source_id)
-        async with aclosing(pieces.read()) as read, ahead(read) as fetched:
+        async with aclosing(pieces.read()) as read, prefetch(read) as fetched:
             async for piece in fetched:
                 for batch in piece:
                     yield batch

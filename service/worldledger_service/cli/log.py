@@ -113,12 +113,12 @@ class _Log:
                 await asyncio.sleep(_PAUSE)
 
     async def _write_rows(self, until: int) -> None:
-        from worldledger_service.store.ahead import ahead  # noqa: PLC0415
+        from worldledger_service.store.prefetch import prefetch  # noqa: PLC0415
 
         rows = self._store.reader.batches(
             self._world, after_seq=self._position, until_seq=until, kind=self._kind, source_id=self._source
         )
-        async with ahead(rows) as batches:
+        async with prefetch(rows) as batches:
             async for batch in batches:
                 put_bytes(b"\n".join([row.text for row in batch]) + b"\n")
                 self._written = True

@@ -23,7 +23,7 @@ from worldledger_service.cli.moments import shown_duration
 from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Json, OwnProjections, Quiet
 from worldledger_service.cli.output import Tell, counted, effects, json_list, plain, progress_bar, put, say
-from worldledger_service.collecting import collect_seldom
+from worldledger_service.garbage import relax_gc
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ async def _work(
 async def _feeding(url: str, settings: Settings, store: Store, names: Sequence[str]) -> AsyncIterator[Feeding]:
     from worldledger_service.projecting.engine import Engine, projections_of  # noqa: PLC0415
 
-    collect_seldom()
+    relax_gc()
     holder = f"{socket.gethostname()}/{os.getpid()}"
     projections = projections_of(settings)
     only = [projections[name] for name in names]

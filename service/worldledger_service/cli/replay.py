@@ -246,10 +246,10 @@ class Paced:
 
     async def _write_rows(self, last: int) -> None:
         from worldledger.chain import Finding  # noqa: PLC0415
-        from worldledger_service.store.ahead import ahead  # noqa: PLC0415
+        from worldledger_service.store.prefetch import prefetch  # noqa: PLC0415
 
         rows = self._store.reader.batches(self._world, after_seq=self._position, until_seq=last)
-        async with ahead(rows) as batches:
+        async with prefetch(rows) as batches:
             async for batch in batches:
                 for row in batch:
                     if row.global_seq != self._position + len(self._waiting) + 1:

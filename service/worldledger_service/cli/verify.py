@@ -17,7 +17,7 @@ from worldledger_service.cli.naming import not_found, whole_names
 from worldledger_service.cli.options import DatabaseUrl, Home, Json
 from worldledger_service.cli.output import Tell, json_list, progress_bar, put, say
 from worldledger_service.cli.workers import processors, share_out
-from worldledger_service.collecting import collect_seldom
+from worldledger_service.garbage import relax_gc
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class _Run:
     async def verify(self, store: Store, put_verdict: Callable[[Verdict], None]) -> None:
         from worldledger_service.store.verification import every_world  # noqa: PLC0415
 
-        collect_seldom()
+        relax_gc()
         names = self._names if self._noted or self._start.global_seq else await whole_names(store, self._names)
         names = names or [name async for name in every_world(store.reader)]
         self._total = sum((await store.reader.head_seqs(names)).values()) - self._start.global_seq

@@ -20,7 +20,7 @@ import structlog
 import uvloop
 
 from worldledger.errors import SimulationError
-from worldledger_service.collecting import collect_seldom
+from worldledger_service.garbage import relax_gc
 from worldledger_service.logs import log_to_stderr
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.settings import Settings
@@ -81,7 +81,7 @@ def main() -> None:
     with suppress(OSError):
         _AUTOGROUP.write_text(str(_NICENESS))
     log_to_stderr()
-    collect_seldom()
+    relax_gc()
     try:
         asyncio.Runner(loop_factory=uvloop.new_event_loop).run(_run())
     except BrokenPipeError:

@@ -93,7 +93,7 @@ class Lane:
             if not writing.cancelled():
                 writing.exception()  # retrieved, so that asyncio does not complain
 
-    def go_on(self, choice: Choice) -> None:
+    def advance(self, choice: Choice) -> None:
         """Note where the next batch begins, and how many worlds it is likely to take."""
         self.after = choice.after
         if choice.short:
@@ -118,7 +118,7 @@ class Choice:
     short: bool = False
 
     @property
-    def thrown_away(self) -> int:
+    def skipped(self) -> int:
         """The number of worlds that need not be considered again."""
         return len(self.past) + len(self.parked)
 
@@ -227,14 +227,14 @@ class Batches:
             await lane.settle()
             return lane.progressed
         choice = choose(due, tables, lane.worlds, self._batch)
-        lane.go_on(choice)
+        lane.advance(choice)
         await self._throw_away(choice)
         rows = await self._read(choice.spans)
         targets = [target for _, together in choice.spans for target in together]
         await self._fold(choice.spans, rows)
         given = [await self._careful(target, rows) for target in targets if target.poison or target.key in rows]
         await lane.settle()
-        lane.progressed = lane.progressed or choice.thrown_away > 0
+        lane.progressed = lane.progressed or choice.skipped > 0
         lane.writing = asyncio.get_running_loop().create_task(self._finish(lane, given, rows, tokens))
         if lane.after == "":
             await lane.settle()

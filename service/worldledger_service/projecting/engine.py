@@ -124,7 +124,7 @@ Progress = Callable[[int, int], None]
 _CONNECTIONS: Final = 8
 APPLICATION_NAME: Final = "worldledger projections"
 #: Seconds until a call that waits for a projection checks first; the pause doubles each time, up to the second number.
-_LOOKS: Final = (0.002, 0.1)
+_LOOK_SECONDS: Final = (0.002, 0.1)
 
 #: A call of an engine.
 _Call = Callable[Concatenate["Engine", P], Coroutine[Any, Any, T]]
@@ -336,7 +336,7 @@ class Engine:
         """
         projection = find(self._projections, name)
         deadline = self._clock() + timeout
-        backoff = Backoff(*_LOOKS)
+        backoff = Backoff(*_LOOK_SECONDS)
         self.wake()
         while True:
             build = await self._pool.fetchval(LIVE_BUILD, name)

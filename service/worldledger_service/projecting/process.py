@@ -28,9 +28,9 @@ _COMMAND: Final = (sys.executable, "-m", "worldledger_service.projecting")
 #: Seconds until it is restarted after it ended by itself; the pause doubles, up to the second number.
 _PAUSE_SECONDS: Final = (1.0, 60.0)
 #: Seconds to end in order.
-_FAREWELL: Final = 5.0
+_END_SECONDS: Final = 5.0
 #: Seconds in which all commits are reported to it as one.
-_WORDS: Final = 0.01
+_GATHER_SECONDS: Final = 0.01
 
 log = structlog.get_logger("worldledger.projections")
 
@@ -63,7 +63,7 @@ class ProjectorProcess:
     def wake(self) -> None:
         """Report an append, so that it is seen before the next poll."""
         if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(_WORDS, self._tell)
+            self._telling = asyncio.get_running_loop().call_later(_GATHER_SECONDS, self._tell)
 
     def _tell(self) -> None:
         self._telling = None
@@ -114,7 +114,7 @@ async def _end(process: Process) -> None:
         process.stdin.close()
     for end in (process.terminate, process.kill):
         with suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_END_SECONDS):
                 await process.wait()
                 return
         with suppress(ProcessLookupError):

@@ -180,7 +180,7 @@ _QUARANTINE_SECONDS: Final = (1.0, 60.0)
 log = structlog.get_logger("worldledger.projections")
 
 
-class Bench:
+class Quarantine:
     """The builds in quarantine: until when, and why."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -193,7 +193,7 @@ class Bench:
         """Return whether a build is in quarantine now."""
         return build in self._until and self._clock() < self._until[build][0]
 
-    def send(self, build: str, error: Exception) -> None:
+    def add(self, build: str, error: Exception) -> None:
         """Put a build into quarantine."""
         _, backoff = self._until.get(build) or (0.0, Backoff(*_QUARANTINE_SECONDS))
         self._until[build] = self._clock() + backoff.next(), backoff
@@ -202,7 +202,7 @@ class Bench:
             log.error("a build cannot be written; the others go on", build=build, error=why, exc_info=error)
         self.why[build] = why
 
-    def recall(self, build: str) -> None:
+    def release(self, build: str) -> None:
         """Note that a build works again."""
         if self._until.pop(build, None) is not None:
             del self.why[build]
@@ -212,7 +212,7 @@ class Bench:
 # -- pauses: between two checks for news, and after errors --------------------------------------------------------
 
 #: Most seconds for which more news is gathered, when there is some.
-_BREATH: Final = 0.02
+_GATHER_SECONDS: Final = 0.02
 #: Seconds to wait after the first failure; they double with each, up to the second number.
 _BACKOFF: Final = (0.05, 5.0)
 
@@ -222,7 +222,7 @@ class Pace:
 
     def __init__(self, poll_interval: float) -> None:
         self._poll_interval = poll_interval
-        self._breath = min(poll_interval / 5, _BREATH)
+        self._gather_seconds = min(poll_interval / 5, _GATHER_SECONDS)
         self._woken = asyncio.Event()
         self._failing: str | None = None
         self._backoff = Backoff(*_BACKOFF, spread=(0.5, 1.5))
@@ -243,7 +243,7 @@ class Pace:
                 async with asyncio.timeout(self._poll_interval):
                     await self._woken.wait()
         if brief or self._woken.is_set():
-            await asyncio.sleep(self._breath)
+            await asyncio.sleep(self._gather_seconds)
             self._woken.clear()
 
     async def after(self, error: Exception) -> None:
@@ -369,7 +369,7 @@ _HOUSEKEEPING_SECONDS: Final = 2.0
 #: Seconds for which news is gathered, at most, after the first signal.
 _GATHER: Final = 0.02
 #: Seconds for giving the leases back at the end.
-_FAREWELL: Final = 2.0
+_END_SECONDS: Final = 2.0
 
 
 class WaitedFor(NamedTuple):
@@ -424,18 +424,18 @@ class Runner:
         self._swapping = Swapping(pool, self.builds, self._leases, self.counters, clock)
         self._live = Lane()
         self._filling = Lane()
-        self._bench = Bench(clock)
+        self._quarantine = Quarantine(clock)
         self._caught_up: set[str] = set()
         self._tables: dict[str, Table] = {}
         self._retired: dict[str, float] = {}
-        self._kept_house: float | None = None
+        self._housekept: float | None = None
         self._pace = Pace(poll_interval)
         self._rested_at = 0
 
     @property
     def held_back(self) -> dict[str, str]:
         """Why builds are not written, or do not take over, until an operator acts; as far as this runner knows."""
-        return {**self._swapping.held_back, **self._bench.why}
+        return {**self._swapping.held_back, **self._quarantine.why}
 
     async def accept_parked(self, projection: str, build: str) -> None:
         """Let this runner take over a build, and let it go live with parked worlds."""
@@ -468,7 +468,7 @@ class Runner:
         builds = await self._look()
         feedable = [build for build in builds if build.status != "retired" and not build.paused and self._mine(build)]
         await self._hold([build.lease for build in feedable])
-        held = [b for b in feedable if b.lease in self._leases.held and not self._bench.has(b.name)]
+        held = [b for b in feedable if b.lease in self._leases.held and not self._quarantine.has(b.name)]
         self._swapping.keep(builds, held)
         if not held:
             return False
@@ -499,10 +499,10 @@ class Runner:
         builds = await self.builds.all()
         changed = await self.builds.make_lacking(builds)
         now = self._clock()
-        if self._kept_house is None or now >= self._kept_house + _HOUSEKEEPING_SECONDS:
+        if self._housekept is None or now >= self._housekept + _HOUSEKEEPING_SECONDS:
             await self.builds.make_views(builds)
             await self._drop_retired(builds, now)
-            self._kept_house = now
+            self._housekept = now
         if changed:
             builds = await self.builds.all()
         self._tables = {name: table for name, table in self._tables.items() if any(b.name == name for b in builds)}
@@ -539,14 +539,14 @@ class Runner:
             await self._single_out(tables, tokens, error)
             return False
         for build in builds:
-            self._bench.recall(build.name)
+            self._quarantine.release(build.name)
         return more
 
     async def _single_out(self, tables: Mapping[str, Table], tokens: Mapping[str, int], error: Exception) -> None:
         """Feed each build separately, once; one that fails is put into quarantine, so that the others can go on."""
         self.counters.failures += 1
         if len(tables) == 1:
-            self._bench.send(next(iter(tables)), error)
+            self._quarantine.add(next(iter(tables)), error)
             return
         for name, table in tables.items():
             lane = Lane()
@@ -558,7 +558,7 @@ class Runner:
             except Exception as alone:
                 if is_outage(alone):
                     raise
-                self._bench.send(name, alone)
+                self._quarantine.add(name, alone)
             finally:
                 await lane.abandon()
 
@@ -610,7 +610,7 @@ class Runner:
             await self._live.abandon()
             await self._filling.abandon()
             with suppress(TimeoutError, *FOREIGN):
-                async with asyncio.timeout(_FAREWELL):
+                async with asyncio.timeout(_END_SECONDS):
                     await self._leases.release(list(self._leases.held))
 
     async def _beat(self) -> None:

@@ -488,7 +488,7 @@ class IntentList:
         #: what counts for several of them alike
         self._watches: dict[Any, Watch] = {}
 
-    def took(self, effect: Effect) -> None:
+    def note_effect(self, effect: Effect) -> None:
         """Take note of an effect that is about to be seen."""
         if (effect["source_id"], effect["req_id"]) in self.requests:
             self.own.add(effect["global_seq"])
@@ -521,10 +521,10 @@ class IntentLists:
         finally:
             self._lists.remove(made)
 
-    def took(self, effect: Effect) -> None:
+    def note_effect(self, effect: Effect) -> None:
         """Tell them of an effect that is about to be seen."""
         for each in self._lists:
-            each.took(effect)
+            each.note_effect(effect)
 
     def same(self, agent_id: str, req_id: str, seq: int) -> bool:
         """Tell whether an effect came out of a list in which this request is, too."""

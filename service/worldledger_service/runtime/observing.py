@@ -617,9 +617,9 @@ class Observing:
         """
         self._digests.note(kind, sightings, self._follower.views.fold.ruleset.digest_after)
         failed = self._follower.views.failed
-        return self._turn_out(failed) if failed else []
+        return self._detach_failed(failed) if failed else []
 
-    def _turn_out(self, failed: dict[str, Exception]) -> list[str]:
+    def _detach_failed(self, failed: dict[str, Exception]) -> list[str]:
         agents = list(failed)
         for agent_id in agents:
             cause = failed.pop(agent_id)

@@ -802,7 +802,7 @@ class Orchestrator(Gauges):
     # -- inside --------------------------------------------------------------------------------------------
 
     def _on_effect(self, effect: Effect, sightings: list[Sighting], size: int) -> None:
-        self._lists.took(effect)
+        self._lists.note_effect(effect)
         self._clocks.seen(effect)
         if self._ticks is not None:
             self._ticks.seen(effect)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 20
 #: Effects before a seq that are looked at for the one that made the view there, before it is looked for.
 _BEFORE: Final = 20
-#: What an agent's policy may come to grief by: it failed itself, or this process cannot make it.
+#: Why an agent's policy may fail: by itself, or because this process cannot make it.
 POLICY_ERRORS: Final = (PolicyFailedError, UnregisteredPolicyError, InvalidPolicyError)
 
 

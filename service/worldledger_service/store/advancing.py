@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from worldledger.chain import Position, StoredEffect, Verifier
 from worldledger.errors import TamperedError
-from worldledger_service.store.ahead import ahead
+from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.snapshots import Base, Taken, take
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def advance(
     start = fold.seq
     verifier = Verifier(fold.world_id, start=Position(start, base.checksum)) if base.checksum or not start else None
     if start < seq:
-        async with ahead(reader.batches(fold.world_id, after_seq=start, until_seq=seq)) as batches:
+        async with prefetch(reader.batches(fold.world_id, after_seq=start, until_seq=seq)) as batches:
             async for batch in batches:
                 await forward.take(batch, keep or _let_go, verifier)
                 if progress is not None:

@@ -26,7 +26,7 @@ from worldledger.policies import policy_from_spec
 from worldledger.rulesets import Ruleset
 from worldledger.views import Views
 from worldledger_service.store import statements
-from worldledger_service.store.ahead import ahead
+from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.view_digests import ViewDigests
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class _Replay:
         if said.due:
             self._proof = ViewProof(self._fold, said)
         rows = self._reader.batches(self._world.world_id, until_seq=head.global_seq)
-        async with ahead(rows) as batches:
+        async with prefetch(rows) as batches:
             async for batch in batches:
                 left = await asyncio.to_thread(self._take, batch, told)
                 while left:

@@ -75,17 +75,17 @@ class Settler:
                                 await self._states.warm(sealer)
                         with self._outages.silence.asked():
                             async with self._pool.acquire(timeout=deadline) as connection:
-                                round_ = _Round(connection, sealer, waiting, doubts, self._states)
+                                locked = _Attempt(connection, sealer, waiting, doubts, self._states)
                                 try:
-                                    await round_.run()
+                                    await locked.run()
                                 except BaseException as error:
                                     # If the commit's answer was lost, this is what may or may not have been written.
-                                    if round_.group is not None and leaves_doubt(error):
-                                        doubts.append(round_.group)
+                                    if locked.group is not None and leaves_doubt(error):
+                                        doubts.append(locked.group)
                                     raise
                         doubts = []
-                        head = round_.answer()
-                        waiting = round_.later
+                        head = locked.answer()
+                        waiting = locked.later
         except Exception as error:  # noqa: BLE001 - every caller must be told, whatever it was
             self._fail(waiting, error, doubts)
             return None
@@ -104,7 +104,7 @@ class Settler:
             unit.fail(unknown if unit in sent else explained)
 
 
-class _Round:
+class _Attempt:
     """One transaction under the head's lock."""
 
     def __init__(

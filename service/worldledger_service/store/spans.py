@@ -12,8 +12,8 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from worldledger.chain import Position, Verifier
-from worldledger_service.collecting import collect_seldom
-from worldledger_service.store.ahead import ahead
+from worldledger_service.garbage import relax_gc
+from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.request_rows import RequestRows
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Workers(Protocol):
 
 async def verify_span(store: Store, span: Span, tell: Callable[[Any], None]) -> None:
     """Verify a span; report its unique values, and at the end whether it holds. Raises as the reader."""
-    collect_seldom()
+    relax_gc()
     teller = _Teller(tell)
     teller.tell(span.end.global_seq, holds=await _holds(store.reader, span, teller))
 
@@ -117,7 +117,7 @@ async def _holds(reader: Reader, span: Span, teller: _Teller) -> bool:
         )
         with closing(verifier):
             rows = reader.records(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
-            async with ahead(rows) as batches:
+            async with prefetch(rows) as batches:
                 async for batch in batches:
                     if not verifier.feed(batch):
                         return False

@@ -20,8 +20,8 @@ from worldledger.exports import CheckedExport, ExportWriter, Trailer, read_lines
 from worldledger.genesis import genesis_problem
 from worldledger.requests import Requests
 from worldledger_service.store import statements
-from worldledger_service.store.ahead import ahead
 from worldledger_service.store.bulk import bulk_transaction, copy_rows
+from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.tampering import beyond_the_head
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def export_world(
     head = world.head.position
     written = 0
     with closing(ExportWriter(world.world_id, head, TemporaryFile)) as writer:
-        async with ahead(reader.batches(world.world_id, until_seq=head.global_seq)) as batches:
+        async with prefetch(reader.batches(world.world_id, until_seq=head.global_seq)) as batches:
             async for batch in batches:
                 lines = writer.lines(batch)
                 problem = None if written else genesis_problem(batch[0].text, world.genesis_columns())
@@ -224,7 +224,7 @@ async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport, nam
 async def _common(reader: Reader, world_id: str, lines: Iterator[bytes]) -> int:
     """Return the seq up to which a world's log and the lines are the same."""
     seq = 0
-    async with ahead(reader.batches(world_id)) as batches:
+    async with prefetch(reader.batches(world_id)) as batches:
         async for batch in batches:
             for row in batch:
                 line = next(lines, None)

@@ -17,7 +17,7 @@ from worldledger.errors import EffectNotFoundError, WorldNotFoundError
 from worldledger.genesis import check_world_name, genesis_problem
 from worldledger.repeats import KEY_BYTES, Repeats
 from worldledger_service.store import statements
-from worldledger_service.store.ahead import ahead
+from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.records import WorldRecord
 from worldledger_service.store.request_rows import RequestRows
 from worldledger_service.store.spans import Span, Used, Workers
@@ -257,7 +257,7 @@ class _Log:
         total = max(end.global_seq - start.global_seq, 0)
         last: bytes | None = None
         rows = self._reader.records(world_id, after_seq=start.global_seq, until_seq=end.global_seq)
-        async with ahead(rows) as batches:
+        async with prefetch(rows) as batches:
             async for batch in batches:
                 holds = verifier.feed(batch)
                 requests.take()

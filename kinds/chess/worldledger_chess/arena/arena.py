@@ -448,13 +448,13 @@ class Arena:
         try:
             table = await self._seats.take(game_id)
         except _HOPELESS as error:
-            self._let_be(game_id, error)
+            self._leave_alone(game_id, error)
             return
         with table.in_use():
             await self._settling.settle(table)
             self._changed(table)
 
-    def _let_be(self, game_id: str, error: SimulationError) -> None:
+    def _leave_alone(self, game_id: str, error: SimulationError) -> None:
         """Stop attending to a game whose log cannot be read: no later effect will mend it."""
         if self._looked.get(game_id, 0) is not None:
             log.warning("a game is not looked after any more", game_id=game_id, error=error.message)
@@ -468,7 +468,7 @@ class Arena:
         try:
             await self._look_after(row)
         except _HOPELESS as error:
-            self._let_be(row.game_id, error)
+            self._leave_alone(row.game_id, error)
 
     async def _look_after(self, row: LiveGameRow) -> None:
         looked = self._looked.get(row.game_id, 0)

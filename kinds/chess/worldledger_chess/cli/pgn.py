@@ -14,7 +14,7 @@ from worldledger_service.cli.files import written_whole
 from worldledger_service.cli.naming import find_world, no_experiment
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
 from worldledger_service.cli.output import Tell, counted, progress_bar, put, put_bytes, say
-from worldledger_service.collecting import collect_seldom
+from worldledger_service.garbage import relax_gc
 
 from worldledger.errors import SimulationError, TamperedError
 from worldledger_chess.cli.games import effects_of, require_chess
@@ -73,7 +73,7 @@ def _import(
     summary = Summary()
 
     async def work(store: Store) -> None:
-        collect_seldom()
+        relax_gc()
         with progress_bar("importing", quiet=quiet) as tell:
             await import_games(
                 store,
@@ -236,9 +236,9 @@ async def _write_games(
     tell: Callable[[], None],
 ) -> None:
     """Write games one by one, reading the next one meanwhile."""
-    from worldledger_service.store.ahead import ahead  # noqa: PLC0415 - slow to load; `--help` needs none of it
+    from worldledger_service.store.prefetch import prefetch  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
-    async with ahead(_read(store, worlds)) as games:
+    async with prefetch(_read(store, worlds)) as games:
         async for world, effects in games:
             text = _written(world, effects, summary)
             if text is not None:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from worldledger_service.store.ahead import ahead
 from worldledger_service.store.bulk import SealedWorld
 from worldledger_service.store.importing import FATAL, check_experiment, in_thread, require_same, resumable
+from worldledger_service.store.prefetch import prefetch
 
 from worldledger.errors import SimulationError, WorldExistsError
 from worldledger.genesis import NewWorld
@@ -143,7 +143,7 @@ async def import_games(
 async def _read_here(files: Sequence[Path], strict: bool) -> AsyncIterator[AsyncIterator[Read | FileEnd]]:
     """Lend the games of files, read in a thread, each while the one before is being written."""
     found = (item for number, file in enumerate(files) for item in games_of(number, str(file), strict=strict))
-    async with ahead(in_thread(found)) as items:
+    async with prefetch(in_thread(found)) as items:
         yield (FileEnd(*fields) if is_end else Read(*fields) async for is_end, fields in items)
 
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import orjson
-from worldledger_service.store.ahead import ahead
 from worldledger_service.store.bulk import MovedOnError, SealedWorld, WorldsAtOnce
 from worldledger_service.store.importing import FATAL, check_experiment, in_thread, resumable
+from worldledger_service.store.prefetch import prefetch
 
 from worldledger.canonical import canonical_json, child
 from worldledger.chain import Finding, StoredEffect
@@ -395,7 +395,7 @@ async def effects_in_thread(
     ``progress`` is told the last seq of each batch. The iterator raises TamperedError for a text that is no effect.
     """
     loop = asyncio.get_running_loop()
-    async with ahead(reader.batches(world.world_id, until_seq=world.head_seq)) as batches:
+    async with prefetch(reader.batches(world.world_id, until_seq=world.head_seq)) as batches:
 
         async def following() -> list[StoredEffect] | None:
             return await anext(batches, None)
@@ -544,7 +544,7 @@ class _Import:
         self._total = sum(found.size for found in folders)
         if folders:
             await self._look_up()
-        async with ahead(self._batches(folders)) as batches:
+        async with prefetch(self._batches(folders)) as batches:
             async for batch in batches:
                 for part in _without_namesakes(batch):
                     await self._take(part)

@@ -36,7 +36,7 @@ class StaticView(NamedTuple):
 
 
 def quoted(name: str) -> str:
-    """Return a name for a statement, be it a word of SQL or not."""
+    """Return a name as a statement takes it, quoted where it has to be."""
     return f'"{name}"'
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# No search_path of its own, which would make each call several times as dear: what stands in pg_catalog comes first in
+# No search_path of its own, which would make each call several times as slow: what stands in pg_catalog comes first in
 # any path, and everything else is qualified.
 _FUNCTION: Final = """
 create or replace function analytics.{head}

@@ -7,9 +7,9 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from worldledger_service.report.charts import Bars, Changes, Chart, Histogram, Lines, Spans
-from worldledger_service.report.drawing.lying import draw_bars, draw_changes, draw_spans
-from worldledger_service.report.drawing.standing import draw_histogram, draw_lines
+from worldledger_service.report.drawing.horizontal import draw_bars, draw_changes, draw_spans
 from worldledger_service.report.drawing.style import WIDTH, styled
+from worldledger_service.report.drawing.vertical import draw_histogram, draw_lines
 from worldledger_service.report.wording import shown
 
 _NAMESPACE: Final = "{http://www.w3.org/2000/svg}"

@@ -20,7 +20,7 @@ from worldledger_service.runtime.guarding import doing
 
 from worldledger.canonical import MAX_INT
 from worldledger.errors import IllegalEffectError, WorldExistsError
-from worldledger_chess.api.openenv.asking import RANDOM_AGENT
+from worldledger_chess.api.openenv.frames import RANDOM_AGENT
 from worldledger_chess.api.playing import board_at, game_of
 from worldledger_chess.api.serving import arena_of
 from worldledger_chess.api.shapes import DeadlineOfEach, DeadlineS, Seconds, Uci

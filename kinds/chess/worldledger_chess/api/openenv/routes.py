@@ -17,7 +17,6 @@ from worldledger_service.api.parameters import once
 from worldledger_service.api.problems import InvalidParameterError
 
 from worldledger.errors import InvalidConfigError, InvalidEffectError
-from worldledger_chess.api.openenv.asking import Action, read_action, read_request_id, read_reset
 from worldledger_chess.api.openenv.episodes import (
     NO_STATE,
     OpenEnvAction,
@@ -34,6 +33,7 @@ from worldledger_chess.api.openenv.episodes import (
     new_request_id,
     with_tensor,
 )
+from worldledger_chess.api.openenv.frames import Action, read_action, read_request_id, read_reset
 from worldledger_chess.arena import InvalidMoveRequestError
 
 router = APIRouter(prefix="/openenv/chess", tags=["openenv"], dependencies=[Depends(once)])

@@ -35,8 +35,8 @@ from worldledger.errors import (
     SimulationError,
     StoreUnavailableError,
 )
-from worldledger_chess.api.openenv.asking import Message, RefusedError, read_action, read_message, read_reset
 from worldledger_chess.api.openenv.episodes import NO_STATE, begin, episode_of, new_request_id, with_tensor
+from worldledger_chess.api.openenv.frames import Message, RefusedError, read_action, read_message, read_reset
 from worldledger_chess.api.serving import arena_of
 from worldledger_chess.arena import ArenaFullError, InvalidMoveRequestError
 from worldledger_chess.arena.players import InvalidPlayerError, UnknownPlayerError

@@ -16,7 +16,7 @@ from worldledger.deltas import (
     Patch,
     View,
     apply_delta,
-    remembering,
+    merge_last_seen,
 )
 from worldledger.effects import Effect
 from worldledger.latency import NoLatency, bounded
@@ -52,7 +52,7 @@ class Sighting(NamedTuple):
     delay: float
 
 
-class Onlooker:
+class Viewer:
     """An agent whose view is kept: it sees a `Scene`, or (kind "whole") its policy recomputes the view each time.
 
     - ``kind``: how it is determined what the agent sees, as far as its policy alone decides that: "whole", "asked",
@@ -102,7 +102,7 @@ class Onlooker:
         """Return the contents of the view."""
         if self.scene is not None:
             return self.scene.contents()
-        assert self.view is not None  # noqa: S101 - for the type checker: an onlooker has the one or the other
+        assert self.view is not None  # noqa: S101 - for the type checker: an viewer has the one or the other
         return self.view.visible_entities, self.view.visible_relationships
 
     @property
@@ -133,7 +133,7 @@ class Onlooker:
         new = self._look(state)
         delta = self.policy.calculate_observation_delta(old, new)
         if delta["patches"]:
-            self.view = new if self.policy.remove_operations else remembering(old, new)
+            self.view = new if self.policy.remove_operations else merge_last_seen(old, new)
             if self.view.context_digest != delta["context_digest"]:  # the policy's delta does not lead to the view
                 self.view = apply_delta(old, delta)
         return delta["patches"]

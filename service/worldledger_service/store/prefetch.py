@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def ahead(batches: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+async def prefetch(batches: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
     """Yield the same batches, with one of them prefetched; leaving the block early is fine.
 
     A reader that computes a lot between batches (hashes, say) would otherwise let the database wait for it, and then

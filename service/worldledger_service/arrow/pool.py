@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from worldledger_service.arrow.reading import Effects
 
 
-class ArrowDoor:
+class ArrowPool:
     """Lends the reader of effects as Arrow, with a few connections of its own."""
 
     def __init__(self, url: str, *, timeout: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 
-def collect_seldom(objects: int = 50_000) -> None:
+def relax_gc(objects: int = 50_000) -> None:
     """Have the collector look only once so many more objects are there (see gc.set_threshold), from now on.
 
     A batch makes very many objects, none of which refer to each other in circles; looking through them took a fifth
