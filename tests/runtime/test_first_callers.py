@@ -104,7 +104,7 @@ async def test_intents(far: Far) -> None:
     late = whole("a", a.view_seq)
     assert isinstance(await refused(world.submit_intent(late)), CircuitBreakerOpenError)
     assert [each.remaining for each in world.quotas.status("a")] == [_QUOTA - len(intents)]
-    assert not world._submitting.guard.closed
+    assert not world._admission.guard.closed
 
     await far.come_back()
     wanted = [*intents, late]
@@ -115,7 +115,7 @@ async def test_intents(far: Far) -> None:
     assert found == {intent["req_id"]: str(each) for intent, each in zip(wanted, given, strict=True)}
     assert len(await effects(world, "Speak")) == len(wanted)
     assert [each.remaining for each in world.quotas.status("a")] == [_QUOTA - len(wanted)]
-    assert world._submitting.guard.closed
+    assert world._admission.guard.closed
 
 
 async def test_what_was_begun_is_written_though_nobody_asks(far: Far) -> None:

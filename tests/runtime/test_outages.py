@@ -60,7 +60,7 @@ async def test_after_some_failures_intents_are_refused_at_once(far: Orchestrator
         *(far.submit_intent(whole("a", a.view_seq)) for _ in range(5)), return_exceptions=True
     )
     assert all(isinstance(result, StoreUnavailableError | CircuitBreakerOpenError) for result in results)
-    breaker = far._submitting.guard.breaker
+    breaker = far._admission.guard.breaker
     assert breaker.state == "OPEN"
     (status,) = far.quotas.status("a")
 
@@ -86,7 +86,7 @@ async def test_a_failed_probe_opens_it_again(far: Orchestrator, proxy: Proxy) ->
     away(proxy)
     for _ in range(3):
         await refused(far.submit_intent(whole("a", a.view_seq)))
-    breaker = far._submitting.guard.breaker
+    breaker = far._admission.guard.breaker
     assert breaker.state == "OPEN"
     breaker.recovery_timeout = 0.0
     probe = start(far.submit_intent(whole("a", a.view_seq)))
@@ -103,7 +103,7 @@ async def test_refusals_are_no_failures(far: Orchestrator) -> None:
     for _ in range(10):
         assert (await refused(a.submit_intent(speak()))).code == "permission_denied"
         assert (await refused(far.broadcast_event(created("")))).code != "circuit_open"
-    assert (far._submitting.guard.breaker.state, far._submitting.guard.breaker.failure_count) == ("CLOSED", 0)
+    assert (far._admission.guard.breaker.state, far._admission.guard.breaker.failure_count) == ("CLOSED", 0)
 
 
 async def test_observations_go_on_where_they_were_cut_off(opening: Opening, far: Orchestrator, proxy: Proxy) -> None:

@@ -92,7 +92,7 @@ async def test_an_intent_fails_at_the_first_stage_that_refuses_it(strict: Orches
     bad = whole(
         "nobody", a.view_seq, **custom("EntityRemoved", {"entity_id": "x", "token_count": 99, "verdict": "no"}), mood=1
     )
-    turn = world._submitting.scheduler.turn("somebody")
+    turn = world._admission.scheduler.turn("somebody")
     await turn.__aenter__()
     waiting = start(b.submit_intent(speak()))
     await settle()
@@ -196,7 +196,7 @@ async def test_quota_is_charged_once(opening: Opening) -> None:
     for _ in range(3):
         assert isinstance(await refused(a.submit_intent(no)), IntentRefusedError)
         assert left() == 1
-    async with world._submitting.scheduler.turn("somebody"):
+    async with world._admission.scheduler.turn("somebody"):
         waiting = start(world.submit_intent(whole("a", a.view_seq)))
         await settle()
         assert left() == 0
@@ -213,7 +213,7 @@ async def test_what_finds_no_room_is_not_charged(strict: Orchestrator) -> None:
     """An agent does not pay for what others have caused."""
     a = await strict.register_agent("a", ALL)
     b = await strict.register_agent("b", ALL)
-    async with strict._submitting.scheduler.turn("somebody"):
+    async with strict._admission.scheduler.turn("somebody"):
         waiting = start(b.submit_intent(speak()))
         await settle()
         error = await refused(a.submit_intent({"kind": "Speak", "payload": {"text": "", "token_count": 7}}))
@@ -230,7 +230,7 @@ async def test_who_waits_goes_by_priority(opening: Opening) -> None:
         await world.register_agent(name, ALL)
     head = await head_of(world)
     more: dict[str, dict[str, Any]] = {"a": {"priority": 1}, "b": {}, "c": {"priority": 3}, "d": {"priority": -1}}
-    async with world._submitting.scheduler.turn("somebody"):
+    async with world._admission.scheduler.turn("somebody"):
         waiting = [start(world.submit_intent(whole(name, head, **fields))) for name, fields in more.items()]
         await wait_for(lambda: world.waiting == 4, "all wait")
         assert world.in_use
@@ -246,7 +246,7 @@ async def test_an_intent_that_waits_too_long_is_let_go(opening: Opening) -> None
     known = whole("a", a.view_seq)
     first = await world.submit_intent(known)
     other = await opening(config=world.config)
-    async with world._submitting.scheduler.turn("somebody"), other._submitting.scheduler.turn("somebody"):
+    async with world._admission.scheduler.turn("somebody"), other._admission.scheduler.turn("somebody"):
         error = await refused(a.submit_intent(speak(req_id="late")))
         assert isinstance(error, DeadlineExceededError)
         assert (error.req_id, error.deadline_ms) == ("late", 20.0)
@@ -284,7 +284,7 @@ async def test_a_permission_is_taken_away_while_an_intent_waits(opening: Opening
     """What counts is what the agent may do when its turn has come, as the log has it, also from another process."""
     world, other = await opening(config=OrchestratorConfig(max_in_flight=1)), await opening()
     a = await world.register_agent("a", ALL)
-    async with world._submitting.scheduler.turn("somebody"):
+    async with world._admission.scheduler.turn("somebody"):
         waiting = start(a.submit_intent(speak()))
         await settle()
         await other.register_agent("a", ALL, permissions=["submit_intent"])

@@ -51,7 +51,7 @@ async def test_also_where_it_may_not_be_made_any_more(opening: Opening) -> None:
     await world.register_agent("a", ALL, permissions=[])
     again = await world.submit_intent({**intent, "context_seq": await head_of(world)})
     assert (again, again.replayed) == (first, True)
-    world._submitting.requests._answers.clear()
+    world._admission.requests._answers.clear()
     again = await world.submit_intent({**intent, "context_seq": await head_of(world)})
     assert (again, again.replayed) == (first, True)
 
@@ -79,7 +79,7 @@ async def test_another_body_is_another_request(opening: Opening) -> None:
     # Another agent's request of the same name is its own.
     await b.next_observation()
     assert not (await b.submit_intent(speak(req_id=intent["req_id"]))).replayed
-    async with world._submitting.scheduler.turn("somebody"):
+    async with world._admission.scheduler.turn("somebody"):
         context = await head_of(world)
         both = [start(world.submit_intent(whole("a", context, req_id="r", **speak(text)))) for text in ("one", "two")]
         results = await asyncio.gather(*both, return_exceptions=True)
@@ -123,7 +123,7 @@ async def test_a_caller_that_goes_away_while_it_waits_leaves_nothing(opening: Op
     world = await opening(config=OrchestratorConfig(max_in_flight=1))
     a = await world.register_agent("a", ALL)
     alone, shared = whole("a", a.view_seq), whole("a", a.view_seq)
-    async with world._submitting.scheduler.turn("somebody"):
+    async with world._admission.scheduler.turn("somebody"):
         gone = start(world.submit_intent(alone))
         makers = [start(world.submit_intent(shared)) for _ in range(3)]
         await wait_for(lambda: world.waiting == 2, "they wait")
@@ -194,6 +194,6 @@ async def test_callers_go_away_at_every_step(world: Orchestrator) -> None:
         await world.submit_intent({**intent, "context_seq": await head_of(world)})
     made = [effect["req_id"] for effect in await effects(world, "Speak") if effect["source_id"] == "a"]
     assert sorted(map(str, made)) == sorted(intent["req_id"] for intent in intents)
-    assert (world.waiting, world._submitting.scheduler.in_flight, world._submitting.requests.in_flight) == (0, 0, 0)
+    assert (world.waiting, world._admission.scheduler.in_flight, world._admission.requests.in_flight) == (0, 0, 0)
     assert a.agent_id != b.agent_id
     assert await world.event_log.validate_integrity()

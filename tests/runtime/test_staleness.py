@@ -113,7 +113,7 @@ async def test_an_intent_that_has_waited_is_looked_at_again(opening: Opening) ->
     world = await opening(config=OrchestratorConfig.model_validate({"max_in_flight": 1, "memory": memory}))
     a = await world.register_agent("a", ALL)
     a.close()
-    async with world._submitting.scheduler.turn("somebody"):
+    async with world._admission.scheduler.turn("somebody"):
         waiting = [start(world.submit_intent(whole("a", a.view_seq))) for _ in range(2)]
         await wait_for(lambda: world.waiting == 2, "both wait")
         for name in ("b", "c"):

@@ -136,8 +136,8 @@ async def test_what_keeps_a_world_open(shelf: Shelf, what: str) -> None:
         elif what == "token":
             need.callback(world.issue_cancel_token("a", "r").cancel, "done")
         else:
-            world._submitting.scheduler._most = 1
-            turn = world._submitting.scheduler.turn("somebody")
+            world._admission.scheduler._most = 1
+            turn = world._admission.scheduler.turn("somebody")
             submitting = start(world.submit_intent(whole("a", 2)))
             need.push_async_callback(asyncio.wait, [submitting])
             await need.enter_async_context(turn)

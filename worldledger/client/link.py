@@ -157,8 +157,8 @@ class Stream:
                 return
 
 
-def _retrieve(future: asyncio.Future[View | None]) -> None:
-    """Retrieve the error, so that asyncio does not complain if the beginning was never awaited."""
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Retrieve the error, so that asyncio does not complain if the future was never awaited."""
     if not future.cancelled():
         future.exception()
 
@@ -332,6 +332,9 @@ _ACK_SECONDS: Final = 0.2
 
 class MessageTooLargeError(Exception):
     """A request that does not fit into a message; it can be sent over HTTP."""
+
+
+# -- a link --------------------------------------------------------------------------------------------------------
 
 
 class _Pending(NamedTuple):
@@ -557,7 +560,7 @@ class Link:
     # -- generations ---------------------------------------------------------------------------------------
 
     def _cancel(self, token: CancelToken) -> None:
-        self._ask("cancel", None, {"req_id": token.req_id}).add_done_callback(_look)
+        self._ask("cancel", None, {"req_id": token.req_id}).add_done_callback(_retrieve)
 
     def _generation_ended(self, token: CancelToken) -> None:
         self._ended(token)
@@ -566,12 +569,6 @@ class Link:
     def _lost(self) -> None:
         self._generations.cut()
         self.stream.cut()
-
-
-def _look(answer: asyncio.Future[dict[str, Any]]) -> None:
-    """Retrieve the answer's error, which is not awaited: the generation has ended already."""
-    if not answer.cancelled():
-        answer.exception()
 
 
 # -- the links of one world's agents, and the generations on them -------------------------------------------------

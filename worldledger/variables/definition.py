@@ -211,19 +211,19 @@ def _annotation(definition: VariableDefinition) -> Any:
             found = _string(definition)
         case "dict" if definition.schema_ is None:
             key = str if definition.key_type == "str" else _INT_KEY
-            held: Any = dict.__class_getitem__((key, _annotations_element(definition.value_type)))
+            held: Any = dict.__class_getitem__((key, _annotated_element(definition.value_type)))
             found = Annotated[held, Field(max_length=MAX_ITEMS)]
         case "list":
             most = definition.max_length or MAX_ITEMS
-            found = Annotated[list[_annotations_element(definition.item_type)], Field(max_length=most)]  # type: ignore[misc]
+            found = Annotated[list[_annotated_element(definition.item_type)], Field(max_length=most)]  # type: ignore[misc]
         case "tuple":
-            found = tuple[*map(_annotations_element, definition.item_types or ())]  # type: ignore[misc]
+            found = tuple[*map(_annotated_element, definition.item_types or ())]  # type: ignore[misc]
         case "dict" | "object":
             found = nested_model(definition)
     return found
 
 
-def _annotations_element(element: Any) -> Any:
+def _annotated_element(element: Any) -> Any:
     return _BARE[element] if isinstance(element, str) else annotation_of(element, element=True)
 
 
@@ -313,12 +313,12 @@ def default_problems(definition: VariableDefinition, path: Path) -> list[Problem
         Problem((*where, "default", *inside), message)
         for where, inner in _nodes(definition, path)
         if inner.has_default and inner.default is not None
-        for inside, message in _checks_refused(inner)
+        for inside, message in _refused_value(inner)
     ]
 
 
 @kept(1024)
-def _checks_refused(definition: VariableDefinition) -> tuple[tuple[Path, str], ...]:
+def _refused_value(definition: VariableDefinition) -> tuple[tuple[Path, str], ...]:
     """Return what is wrong with a definition's own default."""
     try:
         adapter_of(definition).validate_python(_default(definition))

@@ -5,8 +5,8 @@ triggers and whether they are enabled, privileges, owners, functions, rules. ``c
 line for each fact, the same on every supported version of PostgreSQL; ``checking.py`` compares the list with the file
 ``catalogue.txt``, which travels with the package and is written by
 
-    python -m worldledger_service.database.catalogue postgresql://…/A_FRESHLY_MIGRATED_DATABASE >
-    service/worldledger_service/database/catalogue.txt
+    python -m worldledger_service.database.catalogue postgresql://…/A_FRESHLY_MIGRATED_DATABASE \
+        > service/worldledger_service/database/catalogue.txt
 
 (a test fails when it is not up to date). The views that kinds of worlds bring are no part of it: ``views_of_kind``
 lists those of one kind (`analytics.of_kinds`).

@@ -19,12 +19,14 @@ from worldledger_projections.folds import Group, Poison, Target, carefully, fold
 from worldledger_projections.tables import Table, arrays
 
 from worldledger.chain import StoredEffect
+from worldledger.errors import WorldNotFoundError
 from worldledger.protocols import Span
 from worldledger_service.database.view_checks import LIVE_BUILD, planted, view_findings
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.beginnings import Beginnings
 from worldledger_service.projecting.outages import transaction
 from worldledger_service.projecting.poison import contiguous, missing
+from worldledger_service.projecting.writing import columns
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader
@@ -295,3 +297,63 @@ def _texts(table: Table, row: Any, side: str) -> dict[str, str | None]:
 def _finding(world_id: str | None, *, what: str, **rest: Any) -> Report:
     empty: Report = {"world_id": world_id, "key": None, "column": None, "live": None, "expected": None}
     return {**empty, **rest, "what": what}
+
+
+# -- rebuilding the rows of one world in the live build, in one transaction --------------------------------------
+#
+# Readers see the old rows until it is done. The other worlds are still fed; this one waits, because its cursor is
+# locked.
+
+#: A batch that holds the cursor is waited for; a process that hangs with it is not.
+_BEGIN_REBUILD = "begin; set local lock_timeout = 10000"
+
+
+async def rebuild_world(
+    pool: Pool,
+    refolding: Refolding,
+    projection: Projection,
+    world_id: str,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Fold a world again into the live build; return its head, up to which that goes. A parked world is released.
+
+    Raises ProjectionFailedError for an effect that cannot be digested (then everything is as before),
+    ProjectionRefusedError if the live build is of another version, and WorldNotFoundError.
+    """
+    async with transaction(pool, begin=_BEGIN_REBUILD) as connection:
+        build = await connection.fetchrow(LIVE_BUILD, projection.name)
+        if build is None or build["version"] != projection.version or build["paused"]:
+            why = "it is paused" if build is not None and build["paused"] else "its live build is of another version"
+            raise ProjectionRefusedError(
+                f"projection {projection.name} cannot be rebuilt for one world: {why}", projection=projection.name
+            )
+        table = Table(projection, build["build"])
+        ruleset: str | None = await connection.fetchval(statements.RULESET, world_id)
+        if ruleset is None:
+            raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+        if not table.reads(ruleset):
+            raise ProjectionRefusedError(
+                f"projection {projection.name} does not read worlds of ruleset {ruleset}",
+                projection=projection.name,
+                world_id=world_id,
+            )
+        await connection.execute(statements.NEW_CURSORS, *columns([(table.build, world_id, 0)], 3))
+        await connection.fetchval(statements.LOCK_CURSOR, table.build, world_id)
+        head: int = await connection.fetchval(statements.HEAD, world_id)  # the present one, under the lock
+        await connection.execute(f"delete from {table.place} where world_id = $1", world_id)
+        done = 0
+
+        def count(effects: int) -> None:
+            nonlocal done
+            done += effects
+            if progress is not None:
+                progress(done, head)
+
+        await refolding.fill(connection, table, table.place, [Whole(world_id, ruleset, head)], count)
+        target = Target(table, world_id, ruleset, 0, head, fresh=False)
+        await connection.execute(statements.SET_CURSOR, *target.key, head)
+        await connection.execute(statements.UNPARK, *target.key)
+        await connection.execute(statements.NOT_DUE, *columns([(*target.key, head)], 3))
+        # The runner may hold a fold of the former rows.
+        await connection.execute(statements.REVOKE, f"build:{table.build}")
+    return head

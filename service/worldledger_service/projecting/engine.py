@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from worldledger_projections.base import ANALYTICS, Projection, find
 from worldledger_projections.errors import InvalidProjectionError, ProjectionNotFoundError, ProjectionRefusedError
-from worldledger_projections.folds import Target
 from worldledger_projections.registry import known
-from worldledger_projections.tables import Table, check_definitions
+from worldledger_projections.tables import check_definitions
 
 from worldledger.aio import Backoff
 from worldledger.errors import WorldNotFoundError
@@ -38,8 +37,7 @@ from worldledger_service.projecting import statements
 from worldledger_service.projecting.batch import Counters
 from worldledger_service.projecting.beginnings import Beginnings, LoadRuleset
 from worldledger_service.projecting.builds import Build, is_of
-from worldledger_service.projecting.checking import Checking, Refolding, Report, Whole
-from worldledger_service.projecting.outages import transaction
+from worldledger_service.projecting.checking import Checking, Refolding, Report, rebuild_world
 from worldledger_service.projecting.runner import Runner, WaitedFor
 from worldledger_service.projecting.status import BuildStatus, ParkedWorld, ProjectionStatus, status_of
 from worldledger_service.projecting.writing import columns
@@ -50,66 +48,6 @@ if TYPE_CHECKING:
     from worldledger_service.projecting.outages import Pool
     from worldledger_service.settings import Settings
     from worldledger_service.store import Store
-
-
-# -- rebuilding the rows of one world in the live build, in one transaction --------------------------------------
-#
-# Readers see the old rows until it is done. The other worlds are still fed; this one waits, because its cursor is
-# locked.
-
-#: A batch that holds the cursor is waited for; a process that hangs with it is not.
-_BEGIN = "begin; set local lock_timeout = 10000"
-
-
-async def rebuild_world(
-    pool: Pool,
-    refolding: Refolding,
-    projection: Projection,
-    world_id: str,
-    progress: Progress | None = None,
-) -> int:
-    """Fold a world again into the live build; return its head, up to which that goes. A parked world is released.
-
-    Raises ProjectionFailedError for an effect that cannot be digested (then everything is as before),
-    ProjectionRefusedError if the live build is of another version, and WorldNotFoundError.
-    """
-    async with transaction(pool, begin=_BEGIN) as connection:
-        build = await connection.fetchrow(LIVE_BUILD, projection.name)
-        if build is None or build["version"] != projection.version or build["paused"]:
-            why = "it is paused" if build is not None and build["paused"] else "its live build is of another version"
-            raise ProjectionRefusedError(
-                f"projection {projection.name} cannot be rebuilt for one world: {why}", projection=projection.name
-            )
-        table = Table(projection, build["build"])
-        ruleset: str | None = await connection.fetchval(statements.RULESET, world_id)
-        if ruleset is None:
-            raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
-        if not table.reads(ruleset):
-            raise ProjectionRefusedError(
-                f"projection {projection.name} does not read worlds of ruleset {ruleset}",
-                projection=projection.name,
-                world_id=world_id,
-            )
-        await connection.execute(statements.NEW_CURSORS, *columns([(table.build, world_id, 0)], 3))
-        await connection.fetchval(statements.LOCK_CURSOR, table.build, world_id)
-        head: int = await connection.fetchval(statements.HEAD, world_id)  # the present one, under the lock
-        await connection.execute(f"delete from {table.place} where world_id = $1", world_id)
-        done = 0
-
-        def count(effects: int) -> None:
-            nonlocal done
-            done += effects
-            if progress is not None:
-                progress(done, head)
-
-        await refolding.fill(connection, table, table.place, [Whole(world_id, ruleset, head)], count)
-        target = Target(table, world_id, ruleset, 0, head, fresh=False)
-        await connection.execute(statements.SET_CURSOR, *target.key, head)
-        await connection.execute(statements.UNPARK, *target.key)
-        await connection.execute(statements.NOT_DUE, *columns([(*target.key, head)], 3))
-        # The runner may hold a fold of the former rows.
-        await connection.execute(statements.REVOKE, f"build:{table.build}")
-    return head
 
 
 __all__ = ["BuildStatus", "Counters", "Engine", "ParkedWorld", "ProjectionStatus", "Report"]
@@ -134,18 +72,18 @@ def _doing(call: _Call[P, T]) -> _Call[P, T]:
     """Raise the database's errors in a call as the engine was told to explain them."""
 
     @wraps(call)
-    async def explained(self: Engine, /, *args: P.args, **more: P.kwargs) -> T:
+    async def wrapped(self: Engine, /, *args: P.args, **more: P.kwargs) -> T:
         with self._explain():
             return await call(self, *args, **more)
 
-    return explained
+    return wrapped
 
 
 def _asking(call: _Call[P, T]) -> _Call[P, T]:
     """Like `_doing`; repeat once if a pooled connection turned out to be dead: reading twice is harmless."""
 
     @wraps(call)
-    async def explained(self: Engine, /, *args: P.args, **more: P.kwargs) -> T:
+    async def wrapped(self: Engine, /, *args: P.args, **more: P.kwargs) -> T:
         with self._explain():
             try:
                 return await call(self, *args, **more)
@@ -154,7 +92,7 @@ def _asking(call: _Call[P, T]) -> _Call[P, T]:
                     raise
             return await call(self, *args, **more)
 
-    return explained
+    return wrapped
 
 
 def projections_of(settings: Settings) -> Mapping[str, Projection]:
@@ -394,7 +332,7 @@ class Engine:
 
     @_doing
     async def rebuild_world(self, name: str, world_id: str, progress: Progress | None = None) -> int:
-        """Rebuild one world's rows in the live build; return its head. See `rebuild_world` above."""
+        """Rebuild one world's rows in the live build; return its head. See `checking.rebuild_world`."""
         return await rebuild_world(self._pool, self._refolding, find(self._projections, name), world_id, progress)
 
     @_doing

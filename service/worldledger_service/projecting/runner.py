@@ -30,7 +30,7 @@ from worldledger_service.projecting.writing import LeasesLostError, Writer
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader
-    from worldledger_service.projecting.outages import FOREIGN, Pool
+    from worldledger_service.projecting.outages import Pool
 
 
 # -- leases: which runner writes which build; no clock is shared, and none is trusted for writing -----------------
@@ -364,10 +364,10 @@ class Swapping:
         self.held_back.pop(build, None)
 
 
+# -- the runner itself -------------------------------------------------------------------------------------------
+
 #: Seconds between two checks of rare faults: missing views, builds that are to be dropped.
 _HOUSEKEEPING_SECONDS: Final = 2.0
-#: Seconds for which news is gathered, at most, after the first signal.
-_GATHER: Final = 0.02
 #: Seconds for giving the leases back at the end.
 _END_SECONDS: Final = 2.0
 

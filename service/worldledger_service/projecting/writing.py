@@ -18,7 +18,7 @@ from worldledger_service.projecting import statements
 from worldledger_service.projecting.outages import FOREIGN, RefusedRowsError, brief, transaction
 
 if TYPE_CHECKING:
-    from worldledger_service.projecting.outages import FOREIGN, Connection, Pool
+    from worldledger_service.projecting.outages import Connection, Pool
 
 
 #: From this number of rows on, a COPY, which takes two more round trips, is faster than a statement.

@@ -467,7 +467,7 @@ def _indexed(index: int, several: bool, check: Callable[_P, _T], *args: _P.args,
         raise
 
 
-# Lists: what intents that are submitted together have in common.
+# -- lists: intents that are submitted together --------------------------------------------------------------------
 #
 # They were made before any of them was an effect. So an effect that came out of the list makes none of the others
 # stale, however soon it is seen; what anybody else does makes those stale that are to come.
@@ -531,7 +531,7 @@ class IntentLists:
         return any(seq in each.own and (agent_id, req_id) in each.requests for each in self._lists)
 
 
-# Idempotency, the first stage: a request that was made before, or is being made, is not made again.
+# -- idempotency: a request that was made before, or is being made, is not made again ------------------------------
 #
 # This is the memory of one process; that a request is one effect for ever and everywhere is the log's own promise.
 

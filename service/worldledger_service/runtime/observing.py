@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from worldledger_service.store.cursors import AgentCursors
 
 
-# Starts: states of one world a little behind its head, from which the views of agents that come are begun.
+# -- starts: states a little behind the head, from which the views of new agents begin -----------------------------
 
 #: Most effects by which the state that is kept is folded forward; over more, a snapshot is the shorter way.
 _APART: Final = 1000
@@ -90,7 +90,7 @@ class Starts:
         self._forgetting = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self.close)
 
 
-# Acknowledging: how far agents have come, kept here for a moment and written with others.
+# -- acknowledging: how far agents have come, kept for a moment and written together -------------------------------
 
 #: Seconds between two writings.
 _EVERY: Final = 1.0
@@ -145,7 +145,7 @@ class Acknowledged:
                 del self._unwritten[agent_id]
 
 
-# Digests of views: the log is told what agents were shown, now and then.
+# -- digests: now and then the log is told what agents were shown --------------------------------------------------
 
 #: Longest req_id of a ViewDigest before the agent's name is digested.
 _LONGEST: Final = 150
@@ -198,6 +198,8 @@ def digest_draft(agent_id: str, view_seq: int, digest: str) -> EffectDraft:
         "req_id": f"view:{named}:{view_seq}",
     }
 
+
+# -- observing -----------------------------------------------------------------------------------------------------
 
 #: Effects before the present that are looked through, to attach an agent, for the one that made its view.
 _LOOKED_BACK: Final = 100

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from worldledger_service.store.event_log import EventLog
 
 
-# Gauges: how one world of this process stands, for metrics, and for whoever keeps it open.
+# -- gauges: the state of one world in this process, for metrics and for what keeps it open ------------------------
 
 
 class Gauges:
@@ -84,18 +84,18 @@ class Gauges:
     _generations: Generations
     _observing: Observing
     _outbox: Outbox
-    _submitting: Admission
+    _admission: Admission
     _ticks: Ticks | None
 
     @property
     def quotas(self) -> Quotas:
         """The agents' quotas as they stand."""
-        return self._submitting.quotas
+        return self._admission.quotas
 
     @property
     def waiting(self) -> int:
         """How many intents wait for their turn, or are waited for until a tick decides them."""
-        return self._submitting.scheduler.waiting + (0 if self._ticks is None else self._ticks.waiting)
+        return self._admission.scheduler.waiting + (0 if self._ticks is None else self._ticks.waiting)
 
     @property
     def generations_cancelled(self) -> int:
@@ -105,7 +105,7 @@ class Gauges:
     @property
     def in_use(self) -> bool:
         """Whether somebody here needs the world to be kept open."""
-        busy = self._attachments.in_use or self._observing.in_use or self._submitting.requests.in_flight > 0
+        busy = self._attachments.in_use or self._observing.in_use or self._admission.requests.in_flight > 0
         if self._ticks is not None and self._ticks.waiting > 0:
             return True
         return busy or len(self._outbox) > 0 or self._clocks.in_use
@@ -116,7 +116,7 @@ class Gauges:
         return self._follower.error is not None
 
 
-# Handles: an agent's own interface to the world that it lives in.
+# -- handles: an agent's own interface to its world ----------------------------------------------------------------
 
 
 class AgentHandle:
@@ -209,11 +209,14 @@ class AgentHandle:
         }
 
 
-# Registrations: agents with their policies and permissions, as effects in the log.
+# -- registrations: agents with their policies and permissions, as effects in the log ------------------------------
 
 
 class _AsItStandsError(SimulationError):
     """The agent is registered so already: nothing is to be written."""
+
+
+# -- the orchestrator itself ---------------------------------------------------------------------------------------
 
 
 class Registrations:
@@ -326,18 +329,18 @@ class Orchestrator(Gauges):
             answering=Answering(ruleset, self.effect_validator),
             clock=clock,
         )
-        self._submitting = Admission(parts, self._generations, self._lists, store.outages)
+        self._admission = Admission(parts, self._generations, self._lists, store.outages)
         #: what holds intents until the next tick, in a world that is ordered by ticks
         self._ticks: Ticks | None = None
         if order == "tick":
-            self._ticks = Ticks(parts, store.holding, self._submitting.guard, self._generations.finish)
+            self._ticks = Ticks(parts, store.holding, self._admission.guard, self._generations.finish)
         self._clocks = Clocks(event_log, self._ticks, silence_s=config.authority_silence_s)
         self.memory = MemoryManager(
             config.memory,
             attachments=self._attachments,
             views=lambda: self._follower.views,
             generations=self._generations,
-            requests=self._submitting.requests,
+            requests=self._admission.requests,
         )
 
     # -- opening -------------------------------------------------------------------------------------------
@@ -498,7 +501,7 @@ class Orchestrator(Gauges):
         """
         if self._ticks is not None:
             return await self._ticks.submit(intent)
-        return await self._submitting.one(intent)
+        return await self._admission.one(intent)
 
     async def submit_intents(
         self, intents: Sequence[Mapping[str, Any]], *, atomic: bool = False, ordered: bool = True
@@ -510,7 +513,7 @@ class Orchestrator(Gauges):
         """
         if self._ticks is not None:
             return await self._ticks.submit_each(intents, atomic=atomic, ordered=ordered)
-        return list(await self._submitting.together(intents)) if atomic else await self._submitting.each(intents)
+        return list(await self._admission.together(intents)) if atomic else await self._admission.each(intents)
 
     async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
         """Hold an intent until the next tick of a world that is ordered by ticks; return once that is durable.
@@ -797,7 +800,7 @@ class Orchestrator(Gauges):
 
     @property
     def _guard(self) -> StoreGuard:
-        return self._submitting.guard
+        return self._admission.guard
 
     # -- inside --------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from worldledger.config import OrchestratorConfig
 from worldledger.errors import BackpressureError, DeadlineExceededError, QuotaExceededError, SimulationError
 from worldledger.lru import Lru
 
-# Fairness, the last stage before a turn: weighted round-robin among the agents that wait at one priority.
+# -- fairness: weighted round-robin among the agents that wait at one priority -------------------------------------
 #
 # Each agent has a virtual time, its turns divided by its weight, and the agent that is furthest behind is next
 # (start-time fair queueing). An agent that comes back begins at the present virtual time: idling saves nothing up.
@@ -151,7 +151,7 @@ class RoundRobin(Generic[W]):
             heapq.heappush(self._ahead, (lane.time, agent_id))
 
 
-# Priority, the stage before fairness: the highest that waits is first, and what has waited long counts as higher.
+# -- priority: the highest goes first, and counts as higher the longer it has waited -------------------------------
 
 
 class _Level(Generic[W]):
@@ -241,7 +241,7 @@ class Priorities(Generic[W]):
         level.age = age
 
 
-# Backpressure, the stage after quotas: how many intents may wait, and what becomes of one that finds no room.
+# -- backpressure: how many intents may wait, and what happens to one that finds no room ---------------------------
 
 
 class Backpressure(Generic[W]):
@@ -539,7 +539,7 @@ class _Timer:
         self._handle = loop.call_later(min(max(rest, shortest), longest), self._sleep)
 
 
-# Quotas, the stage after idempotency and staleness: how many intents and LLM tokens an agent may use.
+# -- quotas: how many intents and LLM tokens an agent may use ------------------------------------------------------
 #
 # Each quota of each agent is a token bucket. They count in one process and start full.
 

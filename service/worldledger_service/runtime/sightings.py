@@ -395,7 +395,7 @@ def sights_of(effect: Effect, sightings: Sequence[Sighting]) -> list[Sight | Non
     return found
 
 
-# A world's settings of staleness: how it was configured, and what effects have set since.
+# -- settings of staleness: as configured, and as effects have changed them ----------------------------------------
 
 
 class StalenessSettings:
@@ -453,7 +453,7 @@ class StalenessSettings:
         return self._configured.set_anew(state.metadata.get("staleness"))
 
 
-# Placing: what an intent was made from, and by which settings it may be stale.
+# -- placing: what an intent was made from, and by which settings it may be stale ----------------------------------
 
 
 class Placed(NamedTuple):

@@ -204,6 +204,9 @@ def callers_errors_as_they_are() -> Iterator[None]:
         raise carried.error from carried.error.__cause__
 
 
+# -- one world, with very many effects -----------------------------------------------------------------------------
+
+
 def _from_caller(drafts: Iterable[Any]) -> Iterator[Any]:
     try:
         yield from drafts
@@ -279,7 +282,7 @@ class BulkWriter:
         world_id = sealer.world_id
         wall_time = sealer.now(self.head) if self._wall_time is None else self._wall_time
         seq, checksum, sim_time, _ = self.head
-        chain = Chain(checksum)
+        links = Chain(checksum)
         index = -1
         check = self._check
         for index, given in enumerate(_from_caller(drafts)):
@@ -289,7 +292,7 @@ class BulkWriter:
                 raise error.at(index) from None
             seq += 1
             text, _uuid, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time, index=index)
-            checksum = chain.append(text)
+            checksum = links.append(text)
             if draft.req_id is not None:
                 self._requests.append((world_id, draft.source_id, draft.req_id, draft.body_digest(), seq, seq))
             yield world_id, seq, text.decode(), checksum, draft.kind, draft.source_id, sim_time

@@ -4,7 +4,7 @@
 - ``models.py``, ``files.py``: the documents as typed models, and as files (`worldledger_social_rl.documents` has
   them all)
 - ``words.py``: the kinds of effects, and how the documents stand in payloads
-- ``recording.py`` (``rounds.py``, ``writing.py``, ``judging.py``): a run's folder as effects, and back
+- ``recording.py``, ``rounds.py``: a run's folder as effects, and back
 - ``handlers.py``: what becomes of the state (evolve)
 - ``checks.py``: what is refused before it becomes an effect (decide)
 - ``policy.py``: what agents are shown; ``config.py``: how a world is configured, and begins

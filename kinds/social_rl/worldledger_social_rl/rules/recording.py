@@ -35,7 +35,7 @@ from worldledger_social_rl.rules.fields import ADAPTATION, FEEDBACK, MESSAGE, ME
 from worldledger_social_rl.rules.rounds import Drafting, round_drafts
 from worldledger_social_rl.rules.words import EXTRA, META_FILE, NAME, PARTS, PARTS_FIELD, POLICY_FILE
 
-# The effects of a world as the files of a run's folder: what `worldledger_social_rl.rules.recording` read, again.
+# -- writing: the effects of a world as the files of a run's folder ------------------------------------------------
 #
 # A world that was recorded live has files too: its rounds, and meta.json and policy_state.json where there is something
 # to tell in them. Nothing that the log tells of one file takes the place of another: see `_Names`.
@@ -480,7 +480,7 @@ def _experiment_id(found: SortedFiles) -> str | None:
     return next((said for meta in metas if type(said := meta.get("experiment_id")) is str and said), None)
 
 
-# A run that has grown since it was recorded: what its world has already, and the effects of what is new.
+# -- growing: a run with more rounds than its world has ------------------------------------------------------------
 #
 # A run is the same one as long as the rounds that folder and world have in common are equal. Rounds are appended behind
 # the world's last one; meta data, policy states and other files that have changed are recorded anew. A folder that
@@ -556,7 +556,7 @@ class Recorded:
             if here is not None and self._difference is None and canonical_json(here.value) != file.canonical():
                 self._difference = _difference(here, file.value)
         else:
-            self._others[name] = _growing_digest(file.value)
+            self._others[name] = _digest_of_round(file.value)
             if name == META_FILE and type(file.value) is dict:
                 self._metas = [RunFile(META_FILE, file.value)]
 
@@ -608,10 +608,10 @@ class Recorded:
         return Growth(drafting.drafts, drafting.rounds, drafting.messages)
 
     def _is_new(self, file: RunFile) -> bool:
-        return self._others.get(file.name) != _growing_digest(file.value)
+        return self._others.get(file.name) != _digest_of_round(file.value)
 
 
-def _growing_digest(value: Any) -> bytes:
+def _digest_of_round(value: Any) -> bytes:
     return sha256(canonical_json(value)).digest()
 
 
