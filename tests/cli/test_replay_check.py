@@ -309,8 +309,8 @@ def test_an_edited_view_digest(on: Cli, database_url: str) -> None:
 
 #: The program, which shares worlds out among processes however small they are.
 SHARING = """
-from worldledger_service.cli import replay_check
-replay_check.SPAWN_FROM, replay_check._JOB = 0, 1
+from worldledger_service.cli import replay
+replay.SPAWN_FROM, replay._JOB = 0, 1
 from worldledger_service.cli.entry import main
 main()
 """
