@@ -283,6 +283,7 @@ def test_it_is_served(place: Installation) -> None:
 def test_the_page_about_it(place: Installation) -> None:
     """What docs/how-to-kinds.md shows of the package stands in it, and its examples work where it is installed."""
     place.has("1.0.1")
+    place.call("db upgrade")
     for name in ("src", "pyproject.toml"):
         (place.folder / name).symlink_to(SOURCE / name)
     with place.serving(feeding=False) as client:
