@@ -22,9 +22,7 @@ SLICE = 100
 
 BARE_TABLE = """
 create table bare_effects (like effects including defaults including constraints including indexes);
-create table bare_texts (world_id text collate "C", global_seq bigint, effect json not null,
-                         primary key (world_id, global_seq));
-grant insert on bare_effects, bare_texts to worldledger_service;
+grant insert on bare_effects to worldledger_service;
 """
 BARE_INSERT = """
 insert into bare_effects (world_id, global_seq, effect, checksum, kind, source_id, sim_time)

@@ -10,11 +10,17 @@ from worldledger.genesis import NewWorld
 
 COUNT = 200_000
 
+BARE_TABLE = """
+create table bare_texts (world_id text collate "C", global_seq bigint, effect json not null,
+                         primary key (world_id, global_seq))
+"""
+
 
 async def run(report: Report, url: str, store: Store) -> None:
     """Measure bulk import and note the goal."""
     say("bulk import")
     connection = await asyncpg.connect(url)
+    await connection.execute(BARE_TABLE)
     drafts = [draft(index) for index in range(COUNT)]
     await store.create_world(NewWorld(world_id="bulk-probe"))
     await (await store.log("bulk-probe")).append(drafts[0])  # type: ignore[arg-type]
