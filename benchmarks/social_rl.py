@@ -17,7 +17,6 @@ from typing import Any
 
 import asyncpg
 import orjson
-from worldledger_service.settings import MIB
 from worldledger_service.store import Store
 from worldledger_social_rl.store.social_runs import import_runs
 
@@ -128,7 +127,7 @@ async def run(report: Report, url: str, store: Store, folder: Path) -> None:
     async def ours() -> int:
         nonlocal imports
         imports += 1
-        summary = await import_runs(store, [runs], experiment=f"bench-{imports}", max_effect_bytes=MIB)
+        summary = await import_runs(store, [runs], experiment=f"bench-{imports}")
         assert summary.imported == RUNS
         return size
 

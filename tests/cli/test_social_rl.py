@@ -286,10 +286,8 @@ def test_a_run_of_an_earlier_version_and_imports_at_once(on: Cli, database_url: 
             config = {"strict": False, "digest": run.digest, "recording": {"folder": "G"}}
             old = NewWorld(world_id="g-0123456789ab", ruleset="social_rl", time_authority="client", config=config)
             await store.import_world(old, run.drafts)
-            imports = [import_runs(store, [long], max_effect_bytes=2**20) for _ in range(3)]
-            more = [
-                import_runs(store, [folder], max_effect_bytes=2**20, experiment="e") for folder in (short, long, long)
-            ]
+            imports = [import_runs(store, [long]) for _ in range(3)]
+            more = [import_runs(store, [folder], experiment="e") for folder in (short, long, long)]
             return await asyncio.gather(*imports, *more)
 
     summaries = asyncio.run(work())

@@ -90,7 +90,6 @@ def import_run(
             await import_runs(
                 store,
                 folders,
-                max_effect_bytes=where.settings.max_effect_bytes,
                 experiment=experiment,
                 strict=strict,
                 timezone=zone,

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -54,17 +54,10 @@ class Feeding:
     url: str
     holder: str
 
-    async def do(self, work: Awaitable[T]) -> T:
-        """Await work of the engine; errors of the database are raised as StoreUnavailableError."""
-        from worldledger_service.database.failures import explained  # noqa: PLC0415
-
-        with explained(self.url):
-            return await work
-
     async def status(self, names: Container[str] | None = None) -> dict[str, ProjectionStatus] | None:
         """Return the status of projections (by default all), by name; None while the database is away."""
         try:
-            found = await self.do(self.engine.status())
+            found = await self.engine.status()
         except StoreUnavailableError:
             return None
         return {status.name: status for status in found if names is None or status.name in names}
@@ -98,7 +91,7 @@ def _known(where: Target, names: Sequence[str]) -> list[str]:
 
 
 async def _in_database(feeding: Feeding) -> set[str]:
-    return {status.name for status in await feeding.do(feeding.engine.status())}
+    return {status.name for status in await feeding.engine.status()}
 
 
 def chosen(where: Target, names: Sequence[str] | None, *, every: bool) -> list[str]:
@@ -189,13 +182,13 @@ def show_status(
 
 
 async def _show(feeding: Feeding, wanted: list[str], *, as_json: bool) -> None:
-    every = await feeding.do(feeding.engine.status())
+    every = await feeding.engine.status()
     there = {status.name for status in every}
     for name in wanted:
         if name not in there:
             feeding.engine.check(name)
     found = [status for status in every if not wanted or status.name in wanted]
-    parked = {status.name: await feeding.do(feeding.engine.parked(status.name, _PARKED)) for status in found}
+    parked = {status.name: await feeding.engine.parked(status.name, _PARKED) for status in found}
     if as_json:
         with json_list() as item:
             for status in found:
@@ -329,7 +322,7 @@ def rebuild(
 
 async def _cancel(feeding: Feeding, names: list[str]) -> None:
     for name in names:
-        if await feeding.do(feeding.engine.cancel(name)):
+        if await feeding.engine.cancel(name):
             put(f"cancelled the rebuild of {name}")
         else:
             put(f"no rebuild of {name} is under way")
@@ -337,10 +330,10 @@ async def _cancel(feeding: Feeding, names: list[str]) -> None:
 
 async def _rebuild_world(feeding: Feeding, names: list[str], world: str, *, quiet: bool) -> None:
     world = (await exact_world(feeding.store, world)).world_id
-    await feeding.do(feeding.engine.ensure())
+    await feeding.engine.ensure()
     for name in names:
         with progress_bar(f"rebuilding {name}", quiet=quiet) as tell:
-            head = await feeding.do(feeding.engine.rebuild_world(name, world, effects(tell)))
+            head = await feeding.engine.rebuild_world(name, world, effects(tell))
         put(f"rebuilt {name} of {world}, up to seq {head}")
 
 
@@ -377,7 +370,7 @@ class _Run:
 
     async def rebuild(self, feeding: Feeding, tell: Tell) -> None:
         for name in self._names:
-            self.left[name] = await feeding.do(feeding.engine.rebuild(name, accept_parked=self._accept_parked))
+            self.left[name] = await feeding.engine.rebuild(name, accept_parked=self._accept_parked)
         async with running(feeding.engine.run()):
             away = False
             while self.left:
@@ -394,7 +387,7 @@ class _Run:
                 self._tell(tell)
                 if self.left:
                     await asyncio.sleep(LOOK)
-        await feeding.do(feeding.engine.drop_retired())
+        await feeding.engine.drop_retired()
 
     def _look(self, feeding: Feeding, name: str, status: ProjectionStatus | None) -> None:
         """Look at the progress of one rebuild; finish it if it has taken over, or cannot."""
@@ -481,7 +474,7 @@ def verify(
         for name in names:
             try:
                 with progress_bar(f"verifying {name}", quiet=quiet) as tell:
-                    report = await feeding.do(feeding.engine.verify(name, effects(tell)))
+                    report = await feeding.engine.verify(name, effects(tell))
             except StoreUnavailableError:
                 raise
             except SimulationError as error:
@@ -544,9 +537,9 @@ def pause(
     names = chosen(where, names, every=every)
 
     async def work(feeding: Feeding) -> None:
-        await feeding.do(feeding.engine.ensure())  # one that was never built can be paused, too
+        await feeding.engine.ensure()  # one that was never built can be paused, too
         for name in names:
-            await feeding.do(feeding.engine.pause(name))
+            await feeding.engine.pause(name)
             put(f"paused {name}")
 
     with_projections(where, names, work)
@@ -573,7 +566,7 @@ def resume(
 
     async def work(feeding: Feeding) -> None:
         for name in names:
-            await feeding.do(feeding.engine.resume(name))
+            await feeding.engine.resume(name)
             put(f"resumed {name}")
 
     with_projections(where, names, work)
@@ -605,7 +598,7 @@ def retry(
     async def work(feeding: Feeding) -> None:
         only = None if world is None else (await exact_world(feeding.store, world)).world_id
         for name in names:
-            released = await feeding.do(feeding.engine.retry(name, only))
+            released = await feeding.engine.retry(name, only)
             put(f"released {counted(released, 'world')} of {name}")
 
     with_projections(where, names, work)
@@ -633,7 +626,7 @@ def drop(
     where = target(ctx, database_url, home, own_projections=own(projection))
 
     async def work(feeding: Feeding) -> None:
-        builds = await feeding.do(feeding.engine.drop(name, force=force))
+        builds = await feeding.engine.drop(name, force=force)
         put(f"dropped {name}, {counted(builds, 'build')}")
 
     with_projections(where, every_name(where), work)
@@ -731,23 +724,26 @@ def _once(where: Target, timeout: float | None, *, quiet: bool) -> None:
 
 async def _catch_up(feeding: Feeding, timeout: float | None, tell: Tell) -> int | None:
     """Feed what is due; return how many worlds are parked, None on timeout."""
+    from worldledger_service.database.failures import explained  # noqa: PLC0415
+
     engine = feeding.engine
     async with running(_watch(feeding, tell)):
         try:
             async with asyncio.timeout(timeout):
-                await feeding.do(engine.run_until_caught_up())
+                with explained(feeding.url):
+                    await engine.run_until_caught_up()
         except TimeoutError:
             say(f"not everything was read in {timeout:g} s; {await _waited_for(feeding)}")
             return None
-    status = await feeding.do(engine.status())
-    await feeding.do(engine.drop_retired())
+    status = await engine.status()
+    await engine.drop_retired()
     put("the projections are up to date")
     return sum(build.parked for each in status for build in (each.live, each.building) if build is not None)
 
 
 async def _waited_for(feeding: Feeding) -> str:
     """Return the message that names the world that is waited for."""
-    found = await feeding.do(feeding.engine.waited_for())
+    found = await feeding.engine.waited_for()
     if found is None:
         return "worlds are being looked through"
     by = "" if found.holder in {None, feeding.holder} else f"; {found.holder} is at it"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import orjson
-from worldledger_service.store.bulk import MovedOnError, SealedWorld, WorldsAtOnce
+from worldledger_service.store.bulk import MovedOnError, SealedWorld
 from worldledger_service.store.importing import FATAL, check_experiment, in_thread, resumable
 from worldledger_service.store.prefetch import prefetch
 
@@ -486,7 +486,6 @@ async def import_runs(
     store: Store,
     paths: Iterable[Path],
     *,
-    max_effect_bytes: int,
     experiment: str | None = None,
     strict: bool = False,
     timezone: tzinfo | None = None,
@@ -505,9 +504,8 @@ async def import_runs(
     that cannot be a label, StoreUnavailableError when the database goes away, with what is in by then.
     """
     check_experiment(experiment)
-    worlds = WorldsAtOnce(store.reader, max_effect_bytes=max_effect_bytes, written=store.imported)
     summary = RunSummary() if summary is None else summary
-    work = _Import(store, worlds, experiment, strict, timezone, progress, notice, summary)
+    work = _Import(store, experiment, strict, timezone, progress, notice, summary)
     with resumable(lambda: summary.imported + summary.grown):
         await work.run(paths)
     return summary
@@ -519,7 +517,6 @@ class _Import:
     def __init__(
         self,
         store: Store,
-        worlds: WorldsAtOnce,
         experiment: str | None,
         strict: bool,
         timezone: tzinfo | None,
@@ -528,7 +525,7 @@ class _Import:
         summary: RunSummary,
     ) -> None:
         self._store = store
-        self._worlds = worlds
+        self._worlds = store.worlds_at_once()
         self._experiment = experiment
         self._strict = strict
         self._timezone = timezone
