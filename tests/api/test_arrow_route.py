@@ -110,14 +110,14 @@ async def test_a_service_without_arrow_says_what_to_install(
 
 async def test_a_service_that_stops_cuts_the_stream(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that is under way when the service stops has no proper end, and does not hold up the stop."""
-    read = worldledger_service.api.reading._lines
+    read = worldledger_service.api.reading._arrow_lines
 
     async def held(*asked: Any) -> AsyncGenerator[bytes, None]:
         async for chunk in read(*asked):
             yield chunk
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(worldledger_service.api.reading, "_lines", held)
+    monkeypatch.setattr(worldledger_service.api.reading, "_arrow_lines", held)
     async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
         await _fill(client)
         async with client.stream("GET", "/v1/effects") as response:
