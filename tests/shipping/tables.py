@@ -28,7 +28,8 @@ from worldledger_service import app
 from worldledger_service.api import problems
 from worldledger_service.settings import Settings
 from worldledger_social_rl.api import problems as of_runs
-from worldledger_social_rl.rules import fields as of_social_rl
+from worldledger_social_rl.rules import models as of_social_rl
+from worldledger_social_rl.rules.fields import Fields
 
 from worldledger.client import facades as of_steps
 from worldledger.client import problems as of_client
@@ -114,7 +115,7 @@ def _cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|")
 
 
-def fields_table(fields: of_social_rl.Fields) -> list[str]:
+def fields_table(fields: Fields) -> list[str]:
     """Return one row for each field of a social-RL document: name, what it is, whether it is required, and meaning."""
     rows = ["| field | is | required | meaning |", "| --- | --- | --- | --- |"]
     for name, field in fields.items():

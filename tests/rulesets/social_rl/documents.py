@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import orjson
 from hypothesis import strategies as st
-from worldledger_social_rl.rules.fields import (
+from worldledger_social_rl.rules.fields import Fields
+from worldledger_social_rl.rules.models import (
     ADAPTATION,
     CONTEXT_FRAME,
     FEEDBACK,
@@ -19,7 +20,6 @@ from worldledger_social_rl.rules.fields import (
     POLICY_STATE,
     ROLE_POLICY,
     ROUND,
-    Fields,
 )
 from worldledger_social_rl.rules.recording import RunFile, write_run
 

@@ -1,4 +1,4 @@
-"""Every rule of every field, each with its path; and that the models say the same."""
+"""Every rule of every field, each with its path; and that models are made of what has no fault."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from worldledger_social_rl.rules import fields as of_fields
 from worldledger_social_rl.rules import models
-from worldledger_social_rl.rules.faults import (
-    Fault,
+from worldledger_social_rl.rules.faults import Fault
+from worldledger_social_rl.rules.models import (
     adaptation_faults,
     feedback_faults,
     message_faults,
@@ -247,38 +246,17 @@ def test_a_policy_state_is_judged_to_its_cues(path: str, policy: Any) -> None:
     assert [fault.path for fault in policy_faults(policy_state(policies=[policy]))] == [path]
 
 
-@pytest.mark.parametrize(
-    ("fields", "model"),
-    [
-        (of_fields.META, models.ExperimentMeta),
-        (of_fields.CONTEXT_FRAME, models.ContextFrame),
-        (of_fields.MESSAGE, models.SocialRLMessage),
-        (of_fields.FEEDBACK, models.AgentFeedback),
-        (of_fields.ADAPTATION, models.PolicyAdaptation),
-        (of_fields.ROUND, models.RoundResult),
-        (of_fields.CUE_STATE, models.CueState),
-        (of_fields.ROLE_POLICY, models.RolePolicy),
-        (of_fields.POLICY_STATE, models.PolicyState),
-    ],
-)
-def test_models_have_the_same_fields(fields: of_fields.Fields, model: Any) -> None:
-    """A model has the fields of its document, and needs none that the document may leave out."""
-    assert fields.keys() == model.model_fields.keys()
-    needed = {name for name, field in model.model_fields.items() if field.is_required()}
-    assert needed <= of_fields.required_of(fields)
-
-
 _ODD = st.one_of(
-    objects(of_fields.ROUND, messages=st.lists(objects(of_fields.MESSAGE), max_size=2)),
-    st.builds(lambda name, value: a_round(**{name: value}), st.sampled_from(sorted(of_fields.ROUND)), GOOD_JSON),
+    objects(models.ROUND, messages=st.lists(objects(models.MESSAGE), max_size=2)),
+    st.builds(lambda name, value: a_round(**{name: value}), st.sampled_from(sorted(models.ROUND)), GOOD_JSON),
     st.builds(
         lambda name, value: a_round(messages=[message(**{name: value})], feedback={}, policy_adaptations=[]),
-        st.sampled_from(sorted(of_fields.MESSAGE)),
+        st.sampled_from(sorted(models.MESSAGE)),
         GOOD_JSON,
     ),
     st.builds(
         lambda name, value: a_round(feedback={ALICE: feedback(**{name: value})}),
-        st.sampled_from(sorted(of_fields.FEEDBACK)),
+        st.sampled_from(sorted(models.FEEDBACK)),
         GOOD_JSON,
     ),
 )

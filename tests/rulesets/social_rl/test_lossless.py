@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_social_rl.rules import RULESET
-from worldledger_social_rl.rules.faults import round_faults
-from worldledger_social_rl.rules.fields import MESSAGE
+from worldledger_social_rl.rules.models import MESSAGE, round_faults
 from worldledger_social_rl.rules.recording import RecordedRun, parse_file, read_run, round_drafts
 
 from tests.projections.playing import effects_of

@@ -25,16 +25,17 @@ from worldledger.errors import IllegalEffectError
 from worldledger.rulesets.base import Check
 from worldledger.world import WorldState
 from worldledger_social_rl.rules import words
-from worldledger_social_rl.rules.faults import (
-    Fault,
+from worldledger_social_rl.rules.faults import Fault, field_faults
+from worldledger_social_rl.rules.fields import Field
+from worldledger_social_rl.rules.models import (
+    META,
+    ROUND,
     adaptation_faults,
     feedback_faults,
-    field_faults,
     message_faults,
     meta_faults,
     policy_faults,
 )
-from worldledger_social_rl.rules.fields import META, ROUND, Field
 from worldledger_social_rl.rules.words import NAME, PARTS, PARTS_FIELD, known
 
 #: Looks at a payload by the state that it would follow.

@@ -1,7 +1,6 @@
-"""What strict checks find wrong with documents of a run: every fault, each with its JSON path.
+"""What strict checks find wrong with the fields of a document, each fault with its JSON path; and what becomes of it.
 
-Source: docs/reference/social-rl.md, "Documents". Pure and hand-written: no models are made, so a round of any size is
-judged in one pass.
+What is wrong with each document is in `worldledger_social_rl.rules.models`.
 """
 
 from __future__ import annotations
@@ -14,18 +13,7 @@ from worldledger.canonical import child
 from worldledger.drafts import json_name
 from worldledger.errors import InvalidRunError
 from worldledger.errors.social_rl import MAX_PROBLEMS
-from worldledger_social_rl.rules.fields import (
-    ADAPTATION,
-    CONTEXT_FRAME,
-    CUE_STATE,
-    FEEDBACK,
-    MESSAGE,
-    META,
-    POLICY_STATE,
-    ROLE_POLICY,
-    ROUND,
-    Fields,
-)
+from worldledger_social_rl.rules.fields import Fields
 
 _SHOWN: Final = 60
 
@@ -68,96 +56,7 @@ def _not(value: Any) -> str:
     return f", not {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"
 
 
-def meta_faults(value: Any, path: str = "$") -> Iterator[Fault]:
-    """Return what is wrong with a meta block."""
-    yield from field_faults(value, META, path, "a meta block")
-
-
-def message_faults(value: Any, path: str = "$", number: int | None = None) -> Iterator[Fault]:
-    """Return what is wrong with a message of the round of that number (None: of any)."""
-    yield from field_faults(value, MESSAGE, path, "a message")
-    if type(value) is dict:
-        yield from _round_faults(value, path, number)
-        if type(value.get("context_frame")) is dict:
-            yield from field_faults(value["context_frame"], CONTEXT_FRAME, f"{path}.context_frame", "a context frame")
-
-
-def feedback_faults(
-    value: Any, path: str = "$", number: int | None = None, agent: str | None = None
-) -> Iterator[Fault]:
-    """Return what is wrong with a feedback vector of the agent, in the round of that number (None: of any)."""
-    yield from field_faults(value, FEEDBACK, path, "a feedback vector")
-    if type(value) is dict:
-        yield from _round_faults(value, path, number)
-        said = value.get("agent_id")
-        if agent is not None and type(said) is str and said != agent:
-            what = f"this is the feedback of {agent!r}, not of {said!r}"
-            yield Fault(f"{path}.agent_id", what, "other_agent")
-
-
-def adaptation_faults(value: Any, path: str = "$", number: int | None = None) -> Iterator[Fault]:
-    """Return what is wrong with a policy adaptation of the round of that number (None: of any)."""
-    yield from field_faults(value, ADAPTATION, path, "a policy adaptation")
-    if type(value) is dict:
-        yield from _round_faults(value, path, number)
-
-
-def policy_faults(value: Any, path: str = "$") -> Iterator[Fault]:
-    """Return what is wrong with a PRAR policy state."""
-    yield from field_faults(value, POLICY_STATE, path, "a policy state")
-    policies = value.get("policies") if type(value) is dict else None
-    for index, policy in enumerate(policies if type(policies) is list else ()):
-        where = child(f"{path}.policies", index)
-        yield from field_faults(policy, ROLE_POLICY, where, "a role's policy")
-        states = policy.get("cue_states") if type(policy) is dict else None
-        for cue, state in (states if type(states) is dict else {}).items():
-            place = child(f"{where}.cue_states", cue)
-            yield from field_faults(state, CUE_STATE, place, "a cue's state")
-            said = state.get("cue_id") if type(state) is dict else None
-            if type(said) is str and said != cue:
-                yield Fault(f"{place}.cue_id", f"this is the state of {cue!r}, not of {said!r}", "value")
-
-
-def round_faults(value: Any, path: str = "$", number: int | None = None) -> Iterator[Fault]:
-    """Return what is wrong with a whole round, its messages, feedback and adaptations included.
-
-    ``number`` is the one that it must have, None for any.
-    """
-    yield from field_faults(value, ROUND, path, "a round")
-    if type(value) is not dict:
-        return
-    yield from _round_faults(value, path, number)
-    if number is None:
-        number = number_of(value)
-    if type(value.get("meta")) is dict:
-        yield from meta_faults(value["meta"], f"{path}.meta")
-    for index, message in enumerate(_list(value, "messages")):
-        yield from message_faults(message, child(f"{path}.messages", index), number)
-    feedback = value.get("feedback")
-    for agent, vector in (feedback if type(feedback) is dict else {}).items():
-        yield from feedback_faults(vector, child(f"{path}.feedback", agent), number, agent)
-    for index, adaptation in enumerate(_list(value, "policy_adaptations")):
-        yield from adaptation_faults(adaptation, child(f"{path}.policy_adaptations", index), number)
-
-
-def number_of(value: Mapping[str, Any]) -> int | None:
-    """Return the number of a round, None where it is none: then nothing can be of another round."""
-    said, field = value.get("round_number"), ROUND["round_number"]
-    return said if type(said) is int and field.rule is not None and field.rule(said) else None
-
-
-def _list(value: Mapping[str, Any], name: str) -> list[Any]:
-    found = value.get(name)
-    return found if type(found) is list else []
-
-
-def _round_faults(value: Mapping[str, Any], path: str, number: int | None) -> Iterator[Fault]:
-    said = value.get("round_number")
-    if number is not None and type(said) is int and said != number:
-        yield Fault(f"{path}.round_number", f"this is of round {number}, not {said}", "other_round")
-
-
-# What becomes of faults: problems of a run that is refused, or notices of one that is taken as it was found.
+# -- what becomes of them: problems of a run that is refused, or notices of one that is taken as it was found ---
 
 _PLACE: Final = re.compile(r"\[(?:[0-9]+|\"(?:[^\"\\]|\\.)*\")\]")
 
@@ -206,3 +105,12 @@ class Judge:
         """Raise InvalidRunError if there is any problem."""
         if self.problems:
             raise InvalidRunError(self.problems)
+
+
+def refuse(faults: Iterable[Fault], *, file: str | None = None) -> None:
+    """Raise InvalidRunError if there is any fault."""
+    problems: list[Mapping[str, Any]] = [
+        {"path": fault.path, "message": fault.message} | ({} if file is None else {"file": file}) for fault in faults
+    ]
+    if problems:
+        raise InvalidRunError(problems)

@@ -1,15 +1,21 @@
-"""The fields of the documents of a run: what each holds, and what strict checks ask of it.
+"""What the fields of a run's documents may hold: types with their rules, and the table of a model's fields.
 
-One table serves the checks, the reader of run folders and docs/reference/social-rl.md, "Documents". Fields that a run
-may do without are not required, nor are the parts of a round that older runs do not have.
+A field is written once, in its model (`worldledger_social_rl.rules.models`): name, type, default, meaning. `fields_of`
+makes of a model the table that serves the checks, the reader of run folders and docs/reference/social-rl.md.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from math import isfinite
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from math import inf, isfinite, nextafter
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic import Field as Bounds
+from pydantic.fields import FieldInfo
 
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
@@ -22,12 +28,12 @@ MessageRole: TypeAlias = Literal["assistant", "system", "user"]
 FrameworkOption: TypeAlias = Literal["A", "B", "C", "D", "E"]
 ADAPTATION_TYPES: Final[tuple[AdaptationType, ...]] = get_args(AdaptationType)
 MESSAGE_ROLES: Final[tuple[MessageRole, ...]] = get_args(MessageRole)
-FRAMEWORK_OPTIONS: Final[tuple[FrameworkOption, ...]] = get_args(FrameworkOption)
 
 Rule: TypeAlias = Callable[[Any], bool]
 
 #: Timestamps from here on (the year 5138) are no seconds, but milliseconds or less.
 LATEST_SECONDS: Final = 1e11
+_JUST_BEFORE: Final = nextafter(LATEST_SECONDS, 0)
 #: A day, a time of day that every clock knows (neither 24:00 nor a second 60), and an offset of less than a day.
 _MOMENT: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ]"
@@ -37,27 +43,28 @@ _MOMENT: Final = re.compile(
 )
 #: The days of each month; those of February in a leap year.
 _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_NUMBER: Final = frozenset({int, float})
-_WHOLE: Final = frozenset({int})
-_TEXT: Final = frozenset({str})
-_OBJECT: Final = frozenset({dict})
-_LIST: Final = frozenset({list})
-_NULL: Final = frozenset({type(None)})
 
 
-class Field(NamedTuple):
-    """A field of a document.
+# -- types ---------------------------------------------------------------------------------------------------
 
-    - ``types``: what its value may be at all; a value of any other type does not fit and is kept in ``extra``.
-    - ``rule``: what strict checks ask besides; None for nothing.
-    - ``what``: both in words, to follow "is". ``meaning``: for the docs.
-    """
 
-    types: frozenset[type]
+class Is(NamedTuple):
+    """What a type means: ``what``, to follow "is". ``rule``, ``most``: what strict checks ask besides its bounds."""
+
     what: str
-    meaning: str
-    required: bool = True
     rule: Rule | None = None
+    most: float = inf
+
+
+class Mark(Enum):
+    """How a field differs in a document from what it is in Python."""
+
+    #: Its default is for those who make a document; one that is read must have it.
+    NEEDED = auto()
+    #: None in Python, left out of a document, never null.
+    LEFT_OUT = auto()
+    #: None in Python, null in documents; where they are written, it is left out instead.
+    WRITTEN_IF_SAID = auto()
 
 
 def role_and_name(agent_id: str) -> tuple[str | None, str]:
@@ -68,26 +75,6 @@ def role_and_name(agent_id: str) -> tuple[str | None, str]:
 
 def _is_agent_id(value: str) -> bool:
     return len(value) <= MAX_WORD and role_and_name(value)[0] is not None
-
-
-def _is_count(value: int) -> bool:
-    return 0 <= value <= MAX_INT
-
-
-def _is_turn(value: int) -> bool:
-    return 1 <= value <= MAX_INT
-
-
-def _is_share(value: float) -> bool:
-    return 0 <= value <= 1
-
-
-def _is_amount(value: float) -> bool:
-    return value >= 0 and isfinite(value)
-
-
-def _is_seconds(value: float) -> bool:
-    return 0 <= value < LATEST_SECONDS
 
 
 def _is_moment(value: str) -> bool:
@@ -108,156 +95,121 @@ def _is_day(year: int, month: int, day: int) -> bool:
     return (month, day) != (2, 29) or (year % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
 
 
-def _is_name(value: str) -> bool:
-    return 0 < len(value) <= MAX_WORD
+T = TypeVar("T")
+Needed: TypeAlias = Annotated[T, Mark.NEEDED]
+LeftOut: TypeAlias = Annotated[T | None, Mark.LEFT_OUT]
+IfSaid: TypeAlias = Annotated[T | None, Mark.WRITTEN_IF_SAID]
+
+AgentId: TypeAlias = Annotated[
+    str, Is(f"a string of the form Role+Name, of at most {MAX_WORD} characters", _is_agent_id)
+]
+Word: TypeAlias = Annotated[
+    str, Bounds(min_length=1), Is(f"a string of 1 to {MAX_WORD} characters", lambda value: len(value) <= MAX_WORD)
+]
+Moment: TypeAlias = Annotated[str, Is("a time in ISO 8601", _is_moment)]
+Share: TypeAlias = Annotated[float, Bounds(ge=0, le=1), Is("a number from 0 to 1")]
+Amount: TypeAlias = Annotated[float, Bounds(ge=0), Is("a number from 0 on", isfinite)]
+Seconds: TypeAlias = Annotated[float, Bounds(ge=0), Is("a number of seconds since 1970", most=_JUST_BEFORE)]
+Count: TypeAlias = Annotated[int, Bounds(ge=0), Is("a whole number from 0 on", most=MAX_INT)]
+Ordinal: TypeAlias = Annotated[int, Bounds(ge=1), Is("a whole number from 1 on", most=MAX_INT)]
+Texts: TypeAlias = Annotated[list[str], Is("a list of strings", lambda value: all(type(item) is str for item in value))]
 
 
-def _are_texts(value: list[Any]) -> bool:
-    return all(type(item) is str for item in value)
+# -- a model's fields ----------------------------------------------------------------------------------------
 
 
-def _one_of(known: tuple[str, ...], *, null: bool = False) -> Rule:
-    words = frozenset(known)
-    return lambda value: value in words or (null and value is None)
+class Field(NamedTuple):
+    """A field of a document.
 
+    - ``types``: what its value may be at all; a value of any other type does not fit and is kept in ``extra``.
+    - ``rule``: what strict checks ask besides; None for nothing.
+    - ``what``: both in words, to follow "is". ``meaning``: for the docs.
+    """
 
-def _agent(meaning: str) -> Field:
-    what = f"a string of the form Role+Name, of at most {MAX_WORD} characters"
-    return Field(_TEXT, what, meaning, rule=_is_agent_id)
-
-
-def _share(meaning: str, *, required: bool = True) -> Field:
-    return Field(_NUMBER, "a number from 0 to 1", meaning, required, _is_share)
-
-
-def _count(meaning: str) -> Field:
-    return Field(_WHOLE, "a whole number from 0 on", meaning, required=False, rule=_is_count)
-
-
-def _round(meaning: str) -> Field:
-    return Field(_WHOLE, "a whole number from 1 on", meaning, rule=_is_turn)
-
-
-def _text(meaning: str, *, required: bool = True) -> Field:
-    return Field(_TEXT, "a string", meaning, required)
-
-
-def _may_be(types: frozenset[type], what: str, meaning: str, rule: Rule | None = None) -> Field:
-    return Field(types | _NULL, f"{what} or null", meaning, required=False, rule=rule)
-
-
-def _options(meaning: str) -> Field:
-    return Field(_TEXT, f"one of {', '.join(FRAMEWORK_OPTIONS)}", meaning, rule=_one_of(FRAMEWORK_OPTIONS))
-
-
-def _temperature(meaning: str) -> Field:
-    return Field(_NUMBER, "a number from 0 on", meaning, required=False, rule=_is_amount)
-
-
-def _moment(meaning: str, *, required: bool = True) -> Field:
-    return Field(_TEXT, "a time in ISO 8601", meaning, required, _is_moment)
+    types: frozenset[type]
+    what: str
+    meaning: str
+    required: bool = True
+    rule: Rule | None = None
 
 
 Fields: TypeAlias = Mapping[str, Field]
 
-META: Final[Fields] = {
-    "experiment_id": _text("Unique experiment identifier (directory name)."),
-    "prar_run_id": _text("Source PRAR output directory."),
-    "framework": _text("Human-readable framework name."),
-    "framework_option": _options("Framework option code."),
-    "model": _text("LLM model identifier."),
-    "performer_temperature": _temperature("Temperature for agent generation."),
-    "coach_temperature": _temperature("Temperature for validation."),
-    "social_rl_version": _text("Schema or code version; one for a whole run.", required=False),
-    "timestamp": _moment("When the run was made.", required=False),
+_PLAIN: Final[Mapping[type, tuple[frozenset[type], str]]] = {
+    str: (frozenset({str}), "a string"),
+    bool: (frozenset({bool}), "true or false"),
+    int: (frozenset({int}), "a whole number"),
+    float: (frozenset({int, float}), "a number"),
+    list: (frozenset({list}), "a list"),
+    dict: (frozenset({dict}), "an object"),
 }
 
-CONTEXT_FRAME: Final[Fields] = {
-    name: _may_be(_TEXT, "a string", meaning)
-    for name, meaning in {
-        "base_scenario": "The scenario as everybody has it.",
-        "concept_a_manifestation": "How the first concept shows.",
-        "concept_b_manifestation": "How the second concept shows.",
-        "experiential_cue": "What the agent is made to notice.",
-        "social_feedback_summary": "What the agent is told of its feedback.",
-        "prar_cue": "The PRAR cue.",
-    }.items()
-}
 
-MESSAGE: Final[Fields] = {
-    "agent_id": _agent("Who speaks."),
-    "content": _text("What is said."),
-    "round_number": _round("The running round."),
-    "turn_number": Field(_WHOLE, "a whole number from 1 on", "Turn within the round.", rule=_is_turn),
-    "timestamp": Field(_NUMBER, "a number of seconds since 1970", "Unix timestamp.", rule=_is_seconds),
-    "prar_cue_used": _may_be(_TEXT, "a string", "PRAR reasoning cue injected."),
-    "feedback_snapshot": _may_be(_OBJECT, "an object", "Feedback at the time of the message."),
-    "validation_metadata": _may_be(_OBJECT, "an object", "Coach validation details."),
-    "context_frame": _may_be(_OBJECT, "an object", "Dynamic context injection details."),
-    "role": _may_be(_TEXT, f"one of {', '.join(MESSAGE_ROLES)}", "Message role.", _one_of(MESSAGE_ROLES, null=True)),
-    "internal": _may_be(frozenset({bool}), "true, false", "Whether it is for coaches only."),
-}
+def fields_of(model: type[BaseModel]) -> Fields:
+    """Return the fields of a model's document, by name, in the order in which they are written."""
+    return {name: _field(info) for name, info in model.model_fields.items()}
 
-FEEDBACK: Final[Fields] = {
-    "agent_id": _agent("Whose feedback it is."),
-    "round_number": _round("The round that it is about."),
-    "engagement": _share("Participation level."),
-    "theoretical_alignment": _share("Framework adherence."),
-    "contribution_value": _share("Substantive contribution."),
-    "direct_references": _count("Times referenced by others."),
-    "response_received": _count("Responses to this agent."),
-    "concepts_embodied": Field(
-        _LIST, "a list of strings", "Detected concept expressions.", required=False, rule=_are_texts
-    ),
-    "analyst_mentions": _count("Mentions by the analyst."),
-    "synthesis_inclusion": _share("Inclusion in the synthesis.", required=False),
-}
 
-ADAPTATION: Final[Fields] = {
-    "agent_id": _agent("Whose policy changes."),
-    "adaptation_type": Field(
-        _TEXT, f"one of {', '.join(ADAPTATION_TYPES)}", "What becomes of the cue.", rule=_one_of(ADAPTATION_TYPES)
-    ),
-    "cue": Field(_TEXT, f"a string of 1 to {MAX_WORD} characters", "The cue.", rule=_is_name),
-    "reason": _text("Human-readable explanation."),
-    "round_number": _round("When it happened."),
-    "feedback_trigger": Field(_OBJECT, "an object", "The feedback values that triggered it."),
-    "intensity": _share("The cue's intensity from here on, where it is told.", required=False),
-}
+def marks_of(info: FieldInfo) -> frozenset[Mark]:
+    """Return how a field differs in a document from what it is in Python."""
+    return frozenset(item for item in info.metadata if isinstance(item, Mark))
 
-CUE_STATE: Final[Fields] = {
-    "cue_id": Field(_TEXT, f"a string of 1 to {MAX_WORD} characters", "The cue.", rule=_is_name),
-    "active": Field(frozenset({bool}), "true or false", "Whether it is used."),
-    "intensity": _share("How strongly.", required=False),
-    "last_triggered": _may_be(_TEXT, "a time in ISO 8601", "When it last was.", lambda v: v is None or _is_moment(v)),
-}
 
-ROLE_POLICY: Final[Fields] = {
-    "role": Field(_TEXT, f"a string of 1 to {MAX_WORD} characters", "The role of the agents.", rule=_is_name),
-    "cues_active": Field(_LIST, "a list of strings", "The cues in use.", required=False, rule=_are_texts),
-    "cue_states": Field(_OBJECT, "an object", "Cue -> its state.", required=False),
-    "feedback_snapshot": _may_be(_OBJECT, "an object", "Feedback at that time."),
-}
+def _field(info: FieldInfo) -> Field:
+    marks = marks_of(info)
+    base, facts, null = _bare(info.annotation)
+    origin = get_origin(base) or base
+    facts += info.metadata
+    if origin is Literal:
+        known = frozenset(get_args(base))
+        types, what = _PLAIN[str][0], f"one of {', '.join(get_args(base))}"
+        facts.append(Is(what, known.__contains__))
+    else:
+        types, what = _PLAIN[dict if issubclass(origin, BaseModel) else origin]
+    what = next((fact.what for fact in facts if isinstance(fact, Is)), what)
+    rule = _rule(facts)
+    if null and Mark.LEFT_OUT not in marks:
+        types, what = types | {NoneType}, f"{what.replace(' or ', ', ') if base is bool else what} or null"
+        rule = _or_null(rule)
+    return Field(types, what, info.description or "", info.is_required() or Mark.NEEDED in marks, rule)
 
-POLICY_STATE: Final[Fields] = {
-    "framework_option": _options("Framework option code."),
-    "framework_name": _text("Human-readable framework name."),
-    "policies": Field(_LIST, "a list", "One policy for each role."),
-    "timestamp": _moment("When it was recorded."),
-    "source_run_id": _text("The PRAR run that it comes from."),
-    "social_rl_version": _text("Schema or code version."),
-}
 
-ROUND: Final[Fields] = {
-    "meta": Field(_OBJECT, "an object", "What experiment it is of.", required=False),
-    "round_number": _round("The number of the round; the file's name has it too."),
-    "round_config": Field(_OBJECT, "an object", "Scenario, rules, tasks: free.", required=False),
-    "messages": Field(_LIST, "a list", "The messages in order."),
-    "feedback": Field(_OBJECT, "an object", "Agent -> its feedback.", required=False),
-    "policy_adaptations": Field(_LIST, "a list", "The adaptations in order.", required=False),
-    "synthesis": _text("What the round came to.", required=False),
-    "duration_seconds": Field(_NUMBER, "a number from 0 on", "How long it took.", required=False, rule=_is_amount),
-}
+def _bare(annotation: Any) -> tuple[Any, list[Any], bool]:
+    """Return a type without what is annotated to it, those annotations, and whether it may be None."""
+    facts: list[Any] = []
+    null = False
+    while (origin := get_origin(annotation)) in (Annotated, Union, UnionType):
+        if origin is Annotated:
+            annotation, *more = get_args(annotation)
+            facts += (part for fact in more for part in (fact.metadata if isinstance(fact, FieldInfo) else [fact]))
+        else:
+            null = True
+            (annotation,) = (part for part in get_args(annotation) if part is not NoneType)
+    return annotation, facts, null
+
+
+def _rule(facts: Sequence[Any]) -> Rule | None:
+    """Return what is asked of a value by all that is annotated to its type."""
+    meant = [fact for fact in facts if isinstance(fact, Is)]
+    low = _bound(facts, "ge", -inf)
+    high = min(_bound(facts, "le", inf), *(fact.most for fact in meant), inf)
+    least = _bound(facts, "min_length", 0)
+    rules = [fact.rule for fact in meant if fact.rule is not None]
+    if least:
+        rules.append(lambda value: len(value) >= least)
+    if (low, high) != (-inf, inf):
+        rules.append(lambda value: low <= value <= high)
+    if len(rules) > 1:
+        return lambda value: all(rule(value) for rule in rules)
+    return rules[0] if rules else None
+
+
+def _bound(facts: Sequence[Any], name: str, default: float) -> float:
+    return next((getattr(fact, name) for fact in facts if hasattr(fact, name)), default)
+
+
+def _or_null(rule: Rule | None) -> Rule | None:
+    return None if rule is None else lambda value: value is None or rule(value)
 
 
 def types_of(fields: Fields) -> Mapping[str, frozenset[type]]:

@@ -17,7 +17,8 @@ from worldledger.rulesets.base import Handler, Touched
 from worldledger.rulesets.reading import UnreadableError
 from worldledger.world import WorldState
 from worldledger_social_rl.rules import words
-from worldledger_social_rl.rules.fields import ADAPTATION_TYPES, FEEDBACK, role_and_name
+from worldledger_social_rl.rules.fields import ADAPTATION_TYPES, role_and_name
+from worldledger_social_rl.rules.models import FEEDBACK
 from worldledger_social_rl.rules.words import ENTITY_TYPE, EXTRA, PLACE, RAW, known, object_of
 
 _METRICS: Final = tuple(name for name in FEEDBACK if name != "agent_id")

@@ -14,7 +14,7 @@ from worldledger.observation import FirstPolicyConfig, ObservationPolicy, Observ
 from worldledger.policies import register_policy
 from worldledger.world import WorldState
 from worldledger_social_rl.rules import words
-from worldledger_social_rl.rules.fields import MESSAGE
+from worldledger_social_rl.rules.models import MESSAGE
 
 #: What is shown of another agent, and of its messages.
 _OF_OTHERS: Final = ("type", "role", "name", "messages")

@@ -30,8 +30,9 @@ from worldledger.drafts import json_name
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import InvalidEffectError, InvalidRunError
 from worldledger_social_rl.rules import words
-from worldledger_social_rl.rules.faults import Fault, Judge, Notice, field_faults, policy_faults
-from worldledger_social_rl.rules.fields import ADAPTATION, FEEDBACK, MESSAGE, META, POLICY_STATE, is_naive
+from worldledger_social_rl.rules.faults import Fault, Judge, Notice, field_faults
+from worldledger_social_rl.rules.fields import is_naive
+from worldledger_social_rl.rules.models import ADAPTATION, FEEDBACK, MESSAGE, META, POLICY_STATE, policy_faults
 from worldledger_social_rl.rules.rounds import Drafting, round_drafts
 from worldledger_social_rl.rules.words import EXTRA, META_FILE, NAME, PARTS, PARTS_FIELD, POLICY_FILE
 

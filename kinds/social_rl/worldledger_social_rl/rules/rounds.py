@@ -14,28 +14,20 @@ from worldledger.canonical import MAX_INT, canonical_json, child
 from worldledger.drafts import MAX_WORD, json_name
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger_social_rl.rules import words
-from worldledger_social_rl.rules.faults import (
-    Fault,
-    Judge,
-    adaptation_faults,
-    feedback_faults,
-    field_faults,
-    message_faults,
-    meta_faults,
-    number_of,
-)
-from worldledger_social_rl.rules.fields import (
+from worldledger_social_rl.rules.faults import Fault, Judge, field_faults
+from worldledger_social_rl.rules.fields import LATEST_SECONDS, MESSAGE_ROLES, is_naive, required_of, types_of
+from worldledger_social_rl.rules.models import (
     ADAPTATION,
     FEEDBACK,
-    LATEST_SECONDS,
     MESSAGE,
-    MESSAGE_ROLES,
     META,
     POLICY_STATE,
     ROUND,
-    is_naive,
-    required_of,
-    types_of,
+    adaptation_faults,
+    feedback_faults,
+    message_faults,
+    meta_faults,
+    number_of,
 )
 from worldledger_social_rl.rules.words import ABSENT, EXTRA, NAME, PARTS, PARTS_FIELD, RAW, SOURCE
 
