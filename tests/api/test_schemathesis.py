@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import httpx2
 import hypothesis
@@ -25,7 +25,7 @@ from tests.social_runs import round_of
 
 from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
 from .helpers import serving
-from .living import new_world, of, register, speak
+from .living import new_world, speak
 
 if TYPE_CHECKING:
     from tests.conftest import Servers
@@ -35,32 +35,33 @@ _DOCUMENT: Final = create_app(Settings(), "postgresql://nobody@localhost/nothing
 OPERATIONS: Final = sorted(
     f"{method.upper()} {path}" for path, item in _DOCUMENT["paths"].items() for method in _METHODS if method in item
 )
-#: Examples of each operation: with --thorough, and without.
-MANY, FEW = 60, 8
-#: What is there, so that a path does not always lead to nothing.
-_THERE: Final = {
-    "world": "town",
-    "agent_id": "alice",
-    "req_id": "g1",
-    "game_id": "g1",
-    "seq": 2,
-    "name": "games",
-    "round_number": 1,
-}
+#: Examples of each operation: with --thorough, and without, where reads take the same steps with one another.
+MANY, FEW, FEW_OF_READS = 60, 6, 4
+_SCHEMA: Final = schemathesis.openapi.from_dict(_DOCUMENT)
+_numbers: Final = itertools.count(1)
 
 
-def _cases(operation: Any) -> st.SearchStrategy[Case[Any]]:
+def _cases(operation: Any, suffix: str) -> st.SearchStrategy[Case[Any]]:
     """Return cases that the document allows, with names of what is there or not, and cases that it forbids."""
     named = {each.name for each in operation.path_parameters}
-    there = {name: value for name, value in _THERE.items() if name in named}
-    if "game_id" in there and operation.method == "post":
-        there["game_id"] = "live"
-    if operation.tags == ["rounds"]:
-        there["world"] = "run"
+    there = {name: value for name, value in _there(operation, suffix).items() if name in named}
     found = [operation.as_strategy(path_parameters=there), operation.as_strategy()]
     if operation.path_parameters or operation.query or operation.headers or operation.body:
         found.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     return st.one_of(found)
+
+
+def _there(operation: Any, suffix: str) -> dict[str, Any]:
+    """Return names of what is there, so that a path does not always lead to nothing; see `_furnish`."""
+    return {
+        "world": ("run" if operation.tags == ["rounds"] else "town") + suffix,
+        "agent_id": "alice",
+        "req_id": "g1",
+        "game_id": "live" + suffix if operation.method == "post" else "g1",
+        "seq": 2,
+        "name": "games",
+        "round_number": 1,
+    }
 
 
 def _shortened(case: Case[Any]) -> Case[Any]:
@@ -77,11 +78,10 @@ def _is_bound(refused: dict[str, Any]) -> bool:
     return refused["code"] == "invalid_parameter" and any(each in refused["detail"] for each in words)
 
 
-def _try(label: str, url: str, examples: int) -> None:
+def _try(label: str, url: str, examples: int, suffix: str = "") -> None:
     """Try an operation with so many examples; an answer need only begin, as some have no end."""
-    schema = schemathesis.openapi.from_dict(_DOCUMENT)
     method, path = label.split()
-    operation = schema[path][method]
+    operation = _SCHEMA[path][method]
     tried = 0
 
     with requests.Session() as session:
@@ -90,7 +90,7 @@ def _try(label: str, url: str, examples: int) -> None:
             max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck)
         )
         @hypothesis.seed(4)
-        @given(case=_cases(operation))
+        @given(case=_cases(operation, suffix))
         def attempt(case: Case[Any]) -> None:
             nonlocal tried
             sent = _shortened(case).as_transport_kwargs(base_url=url)
@@ -108,40 +108,32 @@ def _try(label: str, url: str, examples: int) -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def filled(servers: Servers) -> Iterator[str]:
-    """Make the name of a database with worlds, agents, games and runs in it, which each test clones."""
-    url = servers.create("embedded", servers.template("embedded"))
-    asyncio.run(_fill(url))
-    yield urlsplit(url).path[1:]
-    servers.drop("embedded", url)
+async def _furnish(client: httpx2.AsyncClient, suffix: str) -> None:
+    """Have a world with agents, of which one generates, a run with a round, and a game that goes on."""
+    await new_world(client, f"town{suffix}")
+    for agent_id in ("alice", "bob"):
+        await client.post(f"/v1/worlds/town{suffix}/agents", json={"agent_id": agent_id})
+    await client.post(f"/v1/worlds/town{suffix}/agents/alice/generations", json={"req_id": "g1"})
+    await client.post("/v1/worlds", json={"world_id": f"run{suffix}", "ruleset": "social_rl"})
+    await client.post(f"/v1/worlds/run{suffix}/rounds", json=round_of(1))
+    players = {"white": {"agent_id": "alice"}, "black": {"agent_id": "bob"}}
+    await client.post("/v1/games", json={**players, "game_id": f"live{suffix}", "max_illegal": 1000})
 
 
-async def _fill(url: str) -> None:
-    async with serving(url, projections=False) as served:
-        async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
-            await new_world(client)
-            await register(client, "alice", "bob")
-            await speak(client, "r1")
-            await client.post(of("alice", "generations"), json={"req_id": "g1"})
-            moves = [moved(uci, 0.5 + n) for n, uci in enumerate(FOOLS_MATE)]
-            await new_game(client, "g1", started(), *moves, mate(), experiment="trial")
-            await client.post("/v1/worlds", json={"world_id": "run", "ruleset": "social_rl"})
-            await client.post("/v1/worlds/run/rounds", json=round_of(1))
-            live = {"game_id": "live", "white": {"agent_id": "alice"}, "black": {"agent_id": "bob"}}
-            await client.post("/v1/games", json={**live, "max_illegal": 1000})
-        await catch_up(served.services)
+async def _furnished(url: str, suffix: str) -> None:
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+        await _furnish(client, suffix)
 
 
 @pytest.fixture(scope="module")
-def share(servers: Servers, filled: str) -> Iterator[Callable[[bool], str]]:
+def share(servers: Servers) -> Iterator[Callable[[bool], str]]:
     """Return a function that gives the address of a service that many tests share, with projections fed or not."""
     found: dict[bool, str] = {}
     with ExitStack() as stack:
 
         def shared(projections: bool) -> str:
             if projections not in found:
-                url = servers.create("embedded", filled)
+                url = servers.create("embedded", servers.template("embedded"))
                 stack.callback(servers.drop, "embedded", url)
                 found[projections] = stack.enter_context(_in_thread(url, projections=projections))
             return found[projections]
@@ -179,28 +171,26 @@ async def _served(database_url: str, *, projections: bool) -> AsyncIterator[str]
     async with serving(database_url, projections=projections, page_limit=100) as served:
         for name, value in (("patience", 0.01), ("keepalive", 0.05)):
             object.__setattr__(served.services, name, value)
-        async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:  # it lives only where it was begun
-            await client.post(of("alice", "generations"), json={"req_id": "g1"})
+        async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
+            await _furnish(client, "")
+            await speak(client, "r1")
+            moves = [moved(uci, 0.5 + n) for n, uci in enumerate(FOOLS_MATE)]
+            await new_game(client, "g1", started(), *moves, mate(), experiment="trial")
+        if not projections:
+            await catch_up(served.services)
         yield served.url
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("label", OPERATIONS)
-def test_no_example_makes_the_service_fail(
-    servers: Servers, filled: str, share: Callable[[bool], str], label: str, thorough: bool
-) -> None:
+def test_no_example_makes_the_service_fail(share: Callable[[bool], str], label: str, thorough: bool) -> None:
     """Requests made from the document, right and wrong ones, are all answered without a 5xx.
 
-    Operations that only read share a service, and so do those that work on projections.
+    The operations share a service, and those that work on projections another; who writes has a world to itself.
     """
-    examples = MANY if thorough else FEW
-    of_projections = "/projections" in label
-    if of_projections or label.startswith("GET "):
-        _try(label, share(of_projections), examples)
-        return
-    database_url = servers.create("embedded", filled)
-    try:
-        with _in_thread(database_url, projections=False) as url:
-            _try(label, url, examples)
-    finally:
-        servers.drop("embedded", database_url)
+    of_projections, reads = "/projections" in label, label.startswith("GET ")
+    url, suffix = share(of_projections), ""
+    if not (of_projections or reads):
+        suffix = f"-{next(_numbers)}"
+        asyncio.run(_furnished(url, suffix))
+    _try(label, url, MANY if thorough else FEW_OF_READS if reads else FEW, suffix)
