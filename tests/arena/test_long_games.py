@@ -77,14 +77,14 @@ async def test_many_games_at_once(opening: Opening, thorough: bool) -> None:
     Those of the service's players come to their ends by the rules.
     """
     arena = await opening()
-    count = 50 if thorough else 5
+    count, moves = (50, 60) if thorough else (3, 30)
     acknowledged: dict[str, list[int]] = {}
 
     async def outside(number: int) -> None:
         game = await arena.create(new_game(game_id=f"outside-{number}", seed=number))
         seqs = acknowledged[game.game_id] = []
         player = RandomPlayer(number)
-        while game.ended is None and len(seqs) < 60:
+        while game.ended is None and len(seqs) < moves:
             text = await player.move(Position.of(game.board))
             outcome = await attempt(game, "w" if game.board.turn else "b", text)
             assert outcome.accepted

@@ -24,14 +24,14 @@ _CUT = (
 async def test_connections_that_are_cut(opening: Opening, thorough: bool) -> None:
     """Games are played to their ends while all connections are cut again and again; each move is in the log once."""
     arena = await opening()
-    count, cuts = (4, 10) if thorough else (2, 4)
+    count, cuts = (4, 10) if thorough else (2, 2)
     games = [await arena.create(of_players("random", "random", seed=seed, fen=FEW)) for seed in range(count)]
     outside = await arena.create(new_game())
     seen: dict[str, list[int]] = {}
 
     async def play() -> None:
         player, number = RandomPlayer(1), 0
-        while outside.ended is None and number < 80:
+        while outside.ended is None and number < (80 if thorough else 30):
             text, agent = await player.move(Position.of(outside.board)), "w" if outside.board.turn else "b"
             while True:  # as any client does
                 try:

@@ -72,7 +72,7 @@ async def workers(url: str, batch: int) -> AsyncIterator[Workers]:
 @pytest.fixture
 def kills(thorough: bool) -> int:
     """Return how many runners are killed."""
-    return 25 if thorough else 6
+    return 25 if thorough else 3
 
 
 async def test_kills_of_live_runners(
@@ -109,9 +109,9 @@ async def test_kills_during_rebuilds(
     store: Store, pool: Any, make_engine: Any, worlds: Any, database_url: str, kills: int, thorough: bool
 ) -> None:
     """Kills while builds are filled and take over, one world much larger than the others."""
-    names = await worlds(20)
+    names = await worlds(20 if thorough else 8)
     for n, name in enumerate(names):
-        await store.bulk_append(name, story(0, (400 if n else 8000) // (1 if thorough else 2)))
+        await store.bulk_append(name, story(0, (400 if n else 8000) // (1 if thorough else 4)))
     engine = make_engine(trio())
     await engine.run_until_caught_up(timeout=60)
     clean = [await rows_of(pool, which) for which in ("counts", "said", "things")]

@@ -44,7 +44,7 @@ async def test_rebuilds_take_over_while_readers_read(
     store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any, database_url: str, thorough: bool
 ) -> None:
     """Rebuilds under appends take over again and again; no read fails, and the old tables go."""
-    names = await worlds(8)
+    names = await worlds(4)
     for name in names:
         await append(store, name, story(0, 40))
     engine = make_engine(trio(), batch=60)
@@ -251,7 +251,7 @@ async def test_a_long_read_is_not_waited_for(
         assert await admin.fetchval("select count(*) from projections.counts") == 3
         async with reading(database_url) as seen:
             with capture_logs() as logs:
-                for _ in range(40):
+                for _ in range(12):
                     await engine.step()
                     await asyncio.sleep(0.02)
             assert len(seen) > 10

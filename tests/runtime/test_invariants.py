@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("invariants")  # one load for all of them
 
 AGENTS = [f"agent-{n}" for n in range(6)]
 #: Intents that each agent submits.
-ROUNDS = 25
+ROUNDS = 15
 POLICIES = [ALL, near(8.0), near(8.0, remove_operations=False)]
 
 

@@ -47,7 +47,7 @@ async def test_at_every_seq_it_is_that_of_the_last_delta(opening: Opening, seed:
     seqs = {name: [handle.view_seq] for name, handle in handles.items()}
     await head_of(world)
     readers = {name: await world.subscribe(name, view_seq=handle.view_seq) for name, handle in handles.items()}
-    for each in story(40 if thorough else 20, seed + 100, list(world.world_state.entities)):
+    for each in story(40 if thorough else 12, seed + 100, list(world.world_state.entities)):
         await world.broadcast_event(each)
         what = random.random()
         if what < 0.1:  # another policy, that of another agent

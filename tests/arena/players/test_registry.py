@@ -148,6 +148,7 @@ def test_a_program_that_is_not_here(monkeypatch: pytest.MonkeyPatch, tmp_path: P
                 inner | st.sampled_from(["uci", "stockfish", "random"]),
             )
         ),
+        max_leaves=20,
     )
 )
 def test_any_json_is_read_or_refused(spec: Any) -> None:

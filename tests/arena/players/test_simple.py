@@ -82,14 +82,14 @@ async def test_random_moves_are_legal_and_depend_on_seed_and_history_alone(seed:
 
 async def test_random_games_differ_by_seed_and_by_history() -> None:
     """Other seeds play other games; all moves of the first position come up, about as often as each other."""
-    games = [await play(seed) for seed in range(20)]
+    games = [await play(seed, 8) for seed in range(20)]
     assert len({tuple(game) for game in games}) == 20
     counts: dict[str, int] = {}
-    for seed in range(2000):
+    for seed in range(600):
         move = await RandomPlayer(seed).move(Position.of(chess.Board()))
         counts[move] = counts.get(move, 0) + 1
     assert len(counts) == 20
-    assert 60 < min(counts.values()) < max(counts.values()) < 150
+    assert 12 < min(counts.values()) < max(counts.values()) < 60
 
 
 async def test_random_games_are_the_same_in_any_process() -> None:
