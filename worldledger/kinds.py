@@ -46,6 +46,7 @@ class Kind:
     - ``serves``: a function from `worldledger_service.api.context.Services` to an asynchronous context manager, entered
       as long as the service serves; routes find what it yields in ``Services.of_kinds``, by the kind's name.
     - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
+    - ``errors``: a sequence of classes, those of ``problems`` that its client raises again.
     - ``schemas``: JSON Schemas that are served, `worldledger_service.api.documents.Published` objects by name.
     - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.
     """
@@ -64,6 +65,7 @@ class Kind:
     tags: str | None = None
     serves: str | None = None
     problems: str | None = None
+    errors: str | None = None
     schemas: str | None = None
     report: str | None = None
 

@@ -8,11 +8,14 @@ from typing import Any
 import orjson
 import pytest
 from worldledger_service.api.problems import enclosed_problem, encode
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_social_rl.documents import InvalidRunError
 
 from worldledger import errors
 from worldledger.client import RemoteError, ServiceUnavailableError
 from worldledger.client.problems import error_of, error_of_answer
 from worldledger.errors import RecoveryAction, SimulationError
+from worldledger.kinds import parts
 
 _INTENT = {"kind": "Move", "req_id": "r1", "agent_id": "alice", "payload": {"to": [0, 0]}, "context_seq": 7}
 _EFFECT = {"global_seq": 9, "kind": "Move", "source_id": "bob", "payload": {}}
@@ -67,8 +70,8 @@ SAMPLES: list[SimulationError] = [
     errors.WorldNotFoundError("is not there", world_id="town"),
     errors.InvalidDefinitionError([errors.Problem(("gold",), "is too much"), errors.Problem((), "is wrong")]),
     errors.CircularSchemaError([errors.Problem(("town",), "contains itself")], "it goes round"),
-    errors.InvalidRunError([{"file": "round1_social_rl.json", "path": "$.messages[0].role", "message": "is not so"}]),
-    errors.InvalidSimulationConfigError([errors.Problem(("agents",), "there are none", "a.yaml", 3, 1)]),
+    InvalidRunError([{"file": "round1_social_rl.json", "path": "$.messages[0].role", "message": "is not so"}]),
+    InvalidSimulationConfigError([errors.Problem(("agents",), "there are none", "a.yaml", 3, 1)]),
 ]
 
 
@@ -115,7 +118,8 @@ def test_every_class_of_the_tree_is_tried() -> None:
         "StoreUnavailableError",
     }
     beside = {"RecoveryAction", "Problem", "dotted"}
-    named = set(errors.__all__) - beside - alone
+    of_kinds = {each.__name__ for classes in parts("errors").values() for each in classes}
+    named = (set(errors.__all__) | of_kinds) - beside - alone
     assert {type(error).__name__ for error in SAMPLES} == named
 
 

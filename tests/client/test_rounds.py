@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from worldledger_social_rl.documents import RoundResult
+from worldledger_social_rl.client import Run
+from worldledger_social_rl.documents import InvalidRunError, RoundResult
 
 from tests.social_runs import ALICE, EFFECTS, adaptation, round_of
 from worldledger.client import Client, RemoteError
-from worldledger.errors import InvalidRunError, MomentNotFoundError
+from worldledger.errors import MomentNotFoundError
 
 
 @pytest.fixture
-async def run(service: str, world_id: str) -> AsyncIterator[Client]:
+async def world(service: str, world_id: str) -> AsyncIterator[Client]:
     """Talk to a served social-RL world."""
     async with Client(service, world_id) as made:
         assert await made.create_world(ruleset="social_rl")
         yield made
 
 
-async def test_a_round_there_and_back(run: Client) -> None:
+@pytest.fixture
+def run(world: Client) -> Run:
+    """Return the run in it."""
+    return Run(world)
+
+
+async def test_a_round_there_and_back(run: Run) -> None:
     """A round goes there as a model or as JSON, once; it is listed, and read as it was; its cues can be asked for."""
     result = RoundResult.from_value(round_of(1))
     receipt = await run.post_round(result)
@@ -44,7 +51,7 @@ async def test_a_round_there_and_back(run: Client) -> None:
     assert (await run.policy(at="round:1")) == await run.policy(at_seq=receipt.last_seq)
 
 
-async def test_what_is_refused(run: Client) -> None:
+async def test_what_is_refused(world: Client, run: Run) -> None:
     """Every problem of a round comes over the wire, and what JSON cannot say is refused before; so are wrong orders."""
     with pytest.raises(InvalidRunError) as refused:
         await run.post_round(round_of(1, duration_seconds=-1, messages=None))
@@ -56,7 +63,7 @@ async def test_what_is_refused(run: Client) -> None:
     assert (conflict.value.code, conflict.value.details["expected"]) == ("round_conflict", 1)
     with pytest.raises(MomentNotFoundError):
         await run.round(1)
-    town = run.world(f"{run.world_id}-town")
+    town = world.world(f"{world.world_id}-town")
     await town.create_world()
     with pytest.raises(MomentNotFoundError):
-        await town.rounds()
+        await Run(town).rounds()

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-
-from worldledger.errors import InvalidSimulationConfigError
-from worldledger.strict_yaml import MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, parse
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.strict_yaml import MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, parse
 
 from .values import same
 
@@ -323,7 +322,7 @@ def test_a_bomb_of_values(text: str) -> None:
 
 def test_values_that_are_written_out_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as the limit are read, one more is refused: the mapping, the list and what is in it count."""
-    monkeypatch.setattr("worldledger.strict_yaml.MAX_NODES", 1000)
+    monkeypatch.setattr("worldledger_simulation.rules.strict_yaml.MAX_NODES", 1000)
     assert len(_read("a: [" + "1," * 998 + "]")["a"]) == 998
     assert "more than 1000 values" in _one("a: [" + "1," * 999 + "]")[2]
 

@@ -9,9 +9,10 @@ from typing import Any
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.strict_yaml import Document, parse
 
-from worldledger.errors import InvalidSimulationConfigError, Problem
-from worldledger.strict_yaml import Document, parse
+from worldledger.errors import Problem
 
 from .values import GOOD_OBJECTS, same
 

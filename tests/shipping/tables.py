@@ -27,14 +27,16 @@ from worldledger_projections import errors as of_projections
 from worldledger_service import app
 from worldledger_service.api import problems
 from worldledger_service.settings import Settings
+from worldledger_simulation.rules import errors as of_simulation_rules
 from worldledger_social_rl.api import problems as of_runs
+from worldledger_social_rl.rules import errors as of_run_rules
 from worldledger_social_rl.rules import models as of_social_rl
 from worldledger_social_rl.rules.fields import Fields
 
 from worldledger.client import facades as of_steps
 from worldledger.client import problems as of_client
 from worldledger.config import MemoryConfig, OrchestratorConfig
-from worldledger.errors import SimulationError, base, intents, log, simulations, social_rl
+from worldledger.errors import SimulationError, base, definitions, intents, log
 
 from .analytics_tables import columns_tables, common_table, cookbook_table, kinds_table, views_table
 from .project import ROOT
@@ -63,7 +65,7 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    of_rules = (base, log, simulations, social_rl, intents)
+    of_rules = (base, log, definitions, of_simulation_rules, of_run_rules, intents)
     for module in (
         *of_rules,
         of_projections,

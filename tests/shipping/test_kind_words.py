@@ -112,7 +112,6 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("worldledger/staleness.py", "RelationshipSet"): _OBSERVED,
     ("worldledger/observability/config.py", "turn"): _NOISE,
     ("worldledger/observability/policy.py", "turn"): _NOISE,
-    ("worldledger/client/rounds.py", "rounds"): "methods of `RemoteWorld`; a kind adds none to the client yet",
     ("worldledger/kinds.py", "sandbox"): "the kind of worlds that name none: it has to be said somewhere, once",
     ("worldledger/patches.py", "move"): "an operation of RFC 6902",
     ("service/worldledger_service/api/openapi.py", "simulation"): _PRODUCT,

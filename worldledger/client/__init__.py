@@ -14,7 +14,6 @@ from worldledger.client.handle import RemoteHandle
 from worldledger.client.messages import MessageSubscription
 from worldledger.client.problems import RemoteError, ServiceUnavailableError
 from worldledger.client.protocol import Agent, Log, Observations, Receipt, World
-from worldledger.client.rounds import RoundReceipt
 from worldledger.client.subscription import RemoteSubscription
 from worldledger.client.world import RemoteReceipt, RemoteWorld
 
@@ -34,7 +33,6 @@ __all__ = [
     "RemoteReceipt",
     "RemoteSubscription",
     "RemoteWorld",
-    "RoundReceipt",
     "ServiceUnavailableError",
     "StepCancelledError",
     "World",

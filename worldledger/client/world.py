@@ -14,7 +14,6 @@ from worldledger.client.fitting import fitted
 from worldledger.client.handle import RemoteHandle
 from worldledger.client.link import Links, MessageTooLargeError
 from worldledger.client.problems import error_of
-from worldledger.client.rounds import RemoteRounds
 from worldledger.client.subscription import RemoteSubscription
 from worldledger.client.transport import Transport, path_of
 from worldledger.config import OrchestratorConfig, read_config
@@ -90,7 +89,7 @@ class RemoteReceipt(NamedTuple):
     refused: int | None = None
 
 
-class RemoteWorld(RemoteRounds):
+class RemoteWorld:
     """One world of a service. Get it from `Client`, or from `Client.world`; it is closed with the client.
 
     It raises the errors that the service raised, with their attributes, recovery and details.
@@ -326,6 +325,14 @@ class RemoteWorld(RemoteRounds):
         check_draft(draft)  # refuses what JSON would change on the way
         once = {**draft, "req_id": draft.get("req_id") or uuid.uuid4().hex}
         return RemoteReceipt(**(await self._transport.call("POST", f"{self._path}/effects", body=once)).value)
+
+    async def call(self, method: str, *path: str, body: Any = None, params: Mapping[str, Any] | None = None) -> Any:
+        """Call a route below the world's address, such as one of its kind's; return the JSON of the answer.
+
+        ``await world.call("GET", "rounds", "3")`` asks for ``/v1/worlds/{world}/rounds/3``. Raises the error that the
+        service answers with.
+        """
+        return (await self._transport.call(method, f"{self._path}{path_of(*path)}", body=body, params=params)).value
 
     # -- interruption --------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ Foreign errors (asyncpg, OSError, python-chess) are mapped to these once, at the
 """
 
 from worldledger.errors.base import RecoveryAction, SimulationError
+from worldledger.errors.definitions import CircularSchemaError, InvalidDefinitionError, Problem, dotted
 from worldledger.errors.intents import (
     BackpressureError,
     CircuitBreakerOpenError,
@@ -60,14 +61,6 @@ from worldledger.errors.log import (
     WorldExistsError,
     WorldNotFoundError,
 )
-from worldledger.errors.simulations import (
-    CircularSchemaError,
-    InvalidDefinitionError,
-    InvalidSimulationConfigError,
-    Problem,
-    dotted,
-)
-from worldledger.errors.social_rl import InvalidRunError
 
 __all__ = [
     "AuthoritySilentError",
@@ -91,8 +84,6 @@ __all__ = [
     "InvalidKindError",
     "InvalidNameError",
     "InvalidPolicyError",
-    "InvalidRunError",
-    "InvalidSimulationConfigError",
     "MomentNotFoundError",
     "OverloadedError",
     "PermissionDeniedError",

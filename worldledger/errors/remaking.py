@@ -10,7 +10,8 @@ from typing import Any
 
 from worldledger import errors
 from worldledger.errors.base import RecoveryAction, SimulationError
-from worldledger.errors.log import InvalidEffectError
+from worldledger.errors.log import InvalidEffectError, InvalidKindError
+from worldledger.kinds import parts
 
 
 def remade(
@@ -25,9 +26,10 @@ def remade(
     """Return the error that was told of by its code, message and details.
 
     ``intent`` of an error has what the details name of it; everything else is as it was. ``more`` has classes besides
-    those of the tree; ``unknown`` makes the error of a code that is not known here, or whose details do not fit.
+    those of the tree and of the installed kinds; ``unknown`` makes the error of a code that is not known here, or whose
+    details do not fit.
     """
-    cls = (more or {}).get(code) or _classes().get(code)
+    cls = (more or {}).get(code) or _classes().get(code) or _of_kinds().get(code)
     error = None if cls is None else _made(cls, message, details)
     if error is None:
         error = unknown(code, message)
@@ -87,6 +89,14 @@ def _classes() -> Mapping[str, type[SimulationError]]:
         if isinstance(value, type) and issubclass(value, SimulationError):
             found[value.code] = value
     return found
+
+
+@cache
+def _of_kinds() -> Mapping[str, type[SimulationError]]:
+    """Return the classes of the installed kinds by their codes; none if a kind cannot be loaded."""
+    with suppress(InvalidKindError):
+        return {cls.code: cls for classes in parts("errors").values() for cls in classes}
+    return {}
 
 
 def _parameters(cls: type[SimulationError]) -> Iterator[inspect.Parameter]:

@@ -12,6 +12,7 @@ KIND = Kind(
     analytics="worldledger_simulation.analytics:FOLDER",
     commands="worldledger_simulation.cli:add",
     problems="worldledger_simulation.api.problems:PROBLEMS",
+    errors="worldledger_simulation.rules.errors:ERRORS",
     routes="worldledger_simulation.routes:ROUTES",
     read_config="worldledger_simulation.read_config:read_config",
     schemas="worldledger_simulation.api.schemas:SCHEMAS",

@@ -14,6 +14,7 @@ KIND = Kind(
     routes="worldledger_social_rl.routes:ROUTES",
     tags="worldledger_social_rl.routes:TAGS",
     problems="worldledger_social_rl.api.problems:PROBLEMS",
+    errors="worldledger_social_rl.rules.errors:ERRORS",
     schemas="worldledger_social_rl.api.schemas:SCHEMAS",
     report="worldledger_social_rl.report.section:SECTION",
 )

@@ -4,6 +4,7 @@ Source: docs/reference/social-rl.md, "Documents". Everything here is in `worldle
 itself.
 """
 
+from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.fields import SCHEMA_VERSION
 from worldledger_social_rl.rules.files import create_experiment_meta, load_round_result, save_round_result
 from worldledger_social_rl.rules.models import (
@@ -25,6 +26,7 @@ __all__ = [
     "ContextFrame",
     "CueState",
     "ExperimentMeta",
+    "InvalidRunError",
     "PolicyAdaptation",
     "PolicyState",
     "RolePolicy",

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from worldledger_simulation.rules.config import SimulationConfig, load_config
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
-from worldledger.errors import InvalidSimulationConfigError, dotted
+from worldledger.errors import dotted
 
 MARKET = """\
 simulation:

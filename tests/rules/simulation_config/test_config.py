@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from worldledger_simulation.rules.config import AgentConfig, SimulationConfig, SimulationSettings
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
-from worldledger.errors import InvalidConfigError, InvalidSimulationConfigError
+from worldledger.errors import InvalidConfigError
 from worldledger.genesis import NewWorld
 from worldledger.variables import VariableDefinition
 

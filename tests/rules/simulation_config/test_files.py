@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from worldledger_simulation.rules.config import load_config
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
-from worldledger.errors import CircularSchemaError, FileRefusedError, InvalidSimulationConfigError, dotted
+from worldledger.errors import CircularSchemaError, FileRefusedError, dotted
 
 from .reading import MARKET, problems, read, refusal
 

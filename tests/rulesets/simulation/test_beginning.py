@@ -8,8 +8,7 @@ import orjson
 import pytest
 from worldledger_simulation.rules import SimulationConfig
 from worldledger_simulation.rules.checkpoint import Checkpoint, Source, checkpoint_value
-
-from worldledger.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
 from .playing import Play, setting
 

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from pydantic import BaseModel
 from worldledger_simulation.rules import RULESET, Checkpoint, SimulationConfig, SimulationState
 from worldledger_simulation.rules.checkpoint import Source, checkpoint_value
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
 from tests.rules.values import same
 from worldledger.canonical import gate
-from worldledger.errors import InvalidSimulationConfigError, Problem
+from worldledger.errors import Problem
 from worldledger.variables import StateInvalidError
 from worldledger.world import WorldState
 

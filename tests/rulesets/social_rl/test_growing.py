@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.recording import (
     Growth,
     OtherRunError,
@@ -20,7 +21,6 @@ from worldledger_social_rl.rules.recording import (
 from tests.rulesets.counting import malformed
 from tests.social_runs import ALICE, adaptation, message, round_of, rounds
 from worldledger.effects import Effect
-from worldledger.errors import InvalidRunError
 from worldledger.folding import Fold
 from worldledger.genesis import NewWorld, genesis_draft
 

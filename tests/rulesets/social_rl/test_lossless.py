@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.models import MESSAGE, round_faults
 from worldledger_social_rl.rules.recording import RecordedRun, parse_file, read_run, round_drafts
 
 from tests.projections.playing import effects_of
 from tests.rulesets.social_rl.documents import ALICE, FOUND, a_round, files_of, message, odd_runs, same, written
-from worldledger.errors import InvalidRunError
 from worldledger.folding import Fold
 
 _RUNS = sorted(FOUND.iterdir()) if FOUND.is_dir() else []

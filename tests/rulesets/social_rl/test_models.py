@@ -23,9 +23,10 @@ from worldledger_social_rl.documents import (
     save_round_result,
     validate_round_result,
 )
+from worldledger_social_rl.rules.errors import InvalidRunError
 
 from tests.rulesets.social_rl.documents import ALICE, a_round, policy_state
-from worldledger.errors import FileRefusedError, InvalidRunError
+from worldledger.errors import FileRefusedError
 
 
 def _example() -> RoundResult:

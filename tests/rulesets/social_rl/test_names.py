@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.recording import RunFile, read_run, write_run
 
 from tests.rulesets.social_rl.documents import (
@@ -20,7 +21,7 @@ from tests.rulesets.social_rl.documents import (
     written,
 )
 from tests.rulesets.social_rl.worlds import World
-from worldledger.errors import IllegalEffectError, InvalidRunError
+from worldledger.errors import IllegalEffectError
 
 _ROUNDS = ["round1_social_rl.json", "round2_social_rl.json", "ROUND01_Social_RL.json", "round99_social_rl.json"]
 _METAS = ["meta.json", "Meta.JSON"]

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.recording import RunFile, parse_file, read_run, round_drafts, write_run
 
 from tests.rules.values import GOOD_JSON
@@ -28,7 +29,6 @@ from tests.rulesets.social_rl.documents import (
     written,
 )
 from worldledger.canonical import canonical_json
-from worldledger.errors import InvalidRunError
 
 _PLAIN = [a_round(1), a_round(2)]
 

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_social_rl.documents import RoundResult, load_round_result, save_round_result
+from worldledger_social_rl.rules.errors import InvalidRunError
 
 from tests.rules.values import GOOD_OBJECTS
 from tests.rulesets.social_rl.documents import ALICE, a_round
 from worldledger.canonical import gate
-from worldledger.errors import FileRefusedError, InvalidRunError
+from worldledger.errors import FileRefusedError
 
 
 class _Colour(Enum):

@@ -7,7 +7,8 @@ from typing import Final
 
 from worldledger_service.api.problems import Answer
 
-from worldledger.errors import InvalidSimulationConfigError, SimulationError
+from worldledger.errors import SimulationError
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
 PROBLEMS: Final[Mapping[type[SimulationError], Answer]] = {
     InvalidSimulationConfigError: Answer(422, "The simulation is refused"),

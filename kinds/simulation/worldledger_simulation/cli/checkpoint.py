@@ -19,11 +19,11 @@ from worldledger.errors import (
     FileRefusedError,
     InvalidEffectError,
     InvalidNameError,
-    InvalidSimulationConfigError,
     Problem,
     SimulationError,
     WorldExistsError,
 )
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord

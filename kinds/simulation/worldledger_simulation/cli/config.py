@@ -14,14 +14,15 @@ from worldledger_service.cli.layout import Piece, cut, put_lines, table
 from worldledger_service.cli.options import Quiet
 from worldledger_service.cli.output import Above, counted, plain, put_bytes, say
 
-from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, Problem, SimulationError, dotted
-from worldledger.errors.simulations import summed_up, told
+from worldledger.errors import FileRefusedError, Problem, SimulationError, dotted
+from worldledger.errors.definitions import summed_up, told
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
 if TYPE_CHECKING:
-    from worldledger.strict_yaml import Document
     from worldledger.variables import VariableDefinition
     from worldledger_simulation.rules.config import SimulationConfig
     from worldledger_simulation.rules.configuring.converting import Conversion
+    from worldledger_simulation.rules.strict_yaml import Document
 
 
 #: Most agents that are listed by name.
@@ -95,8 +96,8 @@ def put_problems(problems: Sequence[Problem]) -> None:
 
 def read_configuration(file: str) -> Document:
     """Read a file, or stdin for ``-``. Raises the errors of `load_config`."""
-    from worldledger.strict_yaml import MAX_BYTES  # noqa: PLC0415
     from worldledger_simulation.rules.config import read_document  # noqa: PLC0415
+    from worldledger_simulation.rules.strict_yaml import MAX_BYTES  # noqa: PLC0415
 
     return read_document(sys.stdin.buffer.read(MAX_BYTES + 1) if file == "-" else file, name=file)
 
@@ -250,7 +251,7 @@ def _text(value: dict[str, Any], file: str) -> str:
     """Return a configuration as YAML that reads back as the same. Raises SimulationError if it contains itself."""
     import yaml  # noqa: PLC0415 - slow to load; `--help` needs none of them
 
-    from worldledger.strict_yaml import parse  # noqa: PLC0415
+    from worldledger_simulation.rules.strict_yaml import parse  # noqa: PLC0415
 
     class Plain(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:

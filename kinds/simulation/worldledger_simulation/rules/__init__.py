@@ -27,10 +27,19 @@ from worldledger_simulation.rules import checks, handlers
 from worldledger_simulation.rules.checkpoint import Checkpoint, SimulationState
 from worldledger_simulation.rules.checks import CHECKS
 from worldledger_simulation.rules.config import SimulationConfig, load_config, new_config
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 from worldledger_simulation.rules.opening import opening_effects, policy_for
 from worldledger_simulation.rules.words import PLACE, SIMULATION_STARTED, TURN, TURN_ENDED, TURN_STARTED, UNOBSERVED
 
-__all__ = ["RULESET", "Checkpoint", "Simulation", "SimulationConfig", "SimulationState", "load_config"]
+__all__ = [
+    "RULESET",
+    "Checkpoint",
+    "InvalidSimulationConfigError",
+    "Simulation",
+    "SimulationConfig",
+    "SimulationState",
+    "load_config",
+]
 
 
 class Simulation(Ruleset):

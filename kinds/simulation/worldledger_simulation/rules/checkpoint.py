@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, Field, SerializeAsAny
 
 from worldledger.canonical import MAX_INT, gate
-from worldledger.errors import InvalidEffectError, InvalidSimulationConfigError, Problem
+from worldledger.errors import InvalidEffectError, Problem
 from worldledger.near import nearest
 from worldledger.variables import ObjectState, StateInvalidError, VariableDefinition, dump_state, validate_state
 from worldledger.world import WorldState, state_digest, state_text
 from worldledger_simulation.rules import words
 from worldledger_simulation.rules.config import SimulationConfig
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 from worldledger_simulation.rules.models import Models, defaults_of, models_of, variables_digest
 from worldledger_simulation.rules.words import GLOBAL, PLACE
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from worldledger.drafts import CheckedDraft
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import IllegalEffectError, dotted
-from worldledger.errors.simulations import worded
+from worldledger.errors.definitions import worded
 from worldledger.names import namesake, taken
 from worldledger.patches import diff
 from worldledger.rulesets.base import Check, Knowing

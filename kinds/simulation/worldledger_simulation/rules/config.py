@@ -12,11 +12,10 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from worldledger.errors import FileRefusedError, InvalidSimulationConfigError, Problem
-from worldledger.errors.simulations import Path
+from worldledger.errors import FileRefusedError, Problem
+from worldledger.errors.definitions import Path
 from worldledger.names import namesakes, taken
 from worldledger.observability import ObservabilityConfig, ObservabilityLevel
-from worldledger.strict_yaml import MAX_BYTES, Document, parse
 from worldledger.variables import AgentState, GlobalState, create_agent_state_model, create_global_state_model
 from worldledger_simulation.rules.configuring.first import first_agents, first_global
 from worldledger_simulation.rules.configuring.reading import read
@@ -27,6 +26,8 @@ from worldledger_simulation.rules.configuring.sections import (
     StateVariablesConfig,
     ValidatorConfig,
 )
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.strict_yaml import MAX_BYTES, Document, parse
 
 # -- warnings: what a configuration may say, but probably does not mean ---------------------------------------
 

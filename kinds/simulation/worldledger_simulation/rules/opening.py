@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from worldledger.canonical import canonical_json
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
-from worldledger.errors import InvalidSimulationConfigError, Problem
+from worldledger.errors import Problem
 from worldledger.intents import registration_draft
 from worldledger.names import namesakes, taken
 from worldledger.observability import MatrixPolicy
@@ -16,6 +16,7 @@ from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
 from worldledger_simulation.rules.checkpoint import Checkpoint
 from worldledger_simulation.rules.config import SimulationConfig
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 from worldledger_simulation.rules.words import AGENT_ADDED, AGENT_PAUSED, SIMULATION_STARTED
 
 #: Most canonical bytes of the agents in SimulationStarted; the others are added by AgentAdded.

@@ -7,7 +7,8 @@ from typing import Final
 
 from worldledger_service.api.problems import Answer
 
-from worldledger.errors import InvalidRunError, RecoveryAction, SimulationError
+from worldledger.errors import RecoveryAction, SimulationError
+from worldledger_social_rl.rules.errors import InvalidRunError
 
 # Errors of the routes of social-RL runs.
 

@@ -14,7 +14,6 @@ from worldledger_service.runtime.guarding import writing
 from worldledger.errors import (
     IllegalEffectError,
     InvalidEffectError,
-    InvalidRunError,
     MomentNotFoundError,
     OverloadedError,
     RequestConflictError,
@@ -23,6 +22,7 @@ from worldledger.errors import (
 from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger_social_rl.api.problems import RoundConflictError
 from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.recording import round_drafts, write_run
 from worldledger_social_rl.rules.words import known
 from worldledger_social_rl.store.rounds import Rounds

@@ -31,10 +31,11 @@ from worldledger_service.store import WorldRecord
 from worldledger_service.store.states import StateAt
 
 from worldledger.canonical import MAX_INT, gate
-from worldledger.errors import InvalidEffectError, InvalidRunError, MomentNotFoundError
+from worldledger.errors import InvalidEffectError, MomentNotFoundError
 from worldledger_social_rl.api.round_posts import post_round as post
 from worldledger_social_rl.api.shapes import Policy, Round, RoundPage, RoundReceipt, RoundResult
 from worldledger_social_rl.rules import RULESET
+from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.words import ENTITY_TYPE, known
 from worldledger_social_rl.store.rounds import RoundAt, Rounds
 

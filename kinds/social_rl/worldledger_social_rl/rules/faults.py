@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from worldledger.canonical import child
 from worldledger.drafts import json_name
-from worldledger.errors import InvalidRunError
-from worldledger.errors.social_rl import MAX_PROBLEMS
+from worldledger_social_rl.rules.errors import MAX_PROBLEMS, InvalidRunError
 from worldledger_social_rl.rules.fields import Fields
 
 _SHOWN: Final = 60

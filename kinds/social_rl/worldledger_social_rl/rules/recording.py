@@ -28,8 +28,9 @@ import orjson
 from worldledger.canonical import canonical_json, child, gate, parse_text
 from worldledger.drafts import json_name
 from worldledger.effects import Effect, EffectDraft
-from worldledger.errors import InvalidEffectError, InvalidRunError
+from worldledger.errors import InvalidEffectError
 from worldledger_social_rl.rules import words
+from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.faults import Fault, Judge, Notice, field_faults
 from worldledger_social_rl.rules.fields import is_naive
 from worldledger_social_rl.rules.models import ADAPTATION, FEEDBACK, MESSAGE, META, POLICY_STATE, policy_faults

@@ -29,16 +29,11 @@ from worldledger_service.store.prefetch import prefetch
 from worldledger.canonical import canonical_json, child
 from worldledger.chain import Finding, StoredEffect
 from worldledger.drafts import CheckedDraft, check_draft
-from worldledger.errors import (
-    EffectTooLargeError,
-    InvalidEffectError,
-    InvalidRunError,
-    SimulationError,
-    WorldExistsError,
-)
+from worldledger.errors import EffectTooLargeError, InvalidEffectError, SimulationError, WorldExistsError
 from worldledger.genesis import NewWorld
 from worldledger.names import labelled, slug
 from worldledger_social_rl.rules import words
+from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.recording import (
     META_FILE,
     OtherRunError,

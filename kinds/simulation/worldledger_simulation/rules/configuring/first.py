@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from worldledger.errors import Problem
-from worldledger.errors.simulations import Path
+from worldledger.errors.definitions import Path
 from worldledger.variables import (
     AgentState,
     GlobalState,

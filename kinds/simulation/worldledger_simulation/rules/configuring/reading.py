@@ -18,11 +18,10 @@ from worldledger.errors import (
     CircularSchemaError,
     InvalidDefinitionError,
     InvalidEffectError,
-    InvalidSimulationConfigError,
     Problem,
     ReservedKindError,
 )
-from worldledger.errors.simulations import Path
+from worldledger.errors.definitions import Path
 from worldledger.intents import check_agent_id, check_permissions
 from worldledger.near import nearest
 from worldledger.observability import (
@@ -44,6 +43,7 @@ from worldledger_simulation.rules.configuring.sections import (
     StateVariablesConfig,
     ValidatorConfig,
 )
+from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
 # -- copying any value as plain JSON: what JSON does not have is a problem with a path ---------------------------
 

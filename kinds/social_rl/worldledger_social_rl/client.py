@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from worldledger.canonical import gate
-from worldledger.client.transport import Transport, moment_params, path_of
-from worldledger.errors import InvalidEffectError, InvalidRunError
+from worldledger.client import RemoteWorld
+from worldledger.client.transport import moment_params
+from worldledger.errors import InvalidEffectError
+from worldledger_social_rl.rules.errors import InvalidRunError
 
 _PAGE: Final = 1000
 
@@ -34,11 +36,11 @@ class RoundReceipt(NamedTuple):
     replayed: bool = False
 
 
-class RemoteRounds:
-    """The part of a `RemoteWorld` that is about rounds."""
+class Run:
+    """A social-RL run that lives in a service: ``Run(client)``, or ``Run(client.world("workshop"))``."""
 
-    _transport: Transport
-    _path: str
+    def __init__(self, world: RemoteWorld) -> None:
+        self._world = world
 
     async def post_round(self, result: HasValue | Mapping[str, Any]) -> RoundReceipt:
         """Append a whole round, once: the same round again returns the first receipt.
@@ -51,7 +53,7 @@ class RemoteRounds:
             gate(value)  # refuses what JSON would change on the way
         except InvalidEffectError as error:
             raise InvalidRunError([{"path": error.path, "message": error.reason}]) from None
-        told = (await self._transport.call("POST", f"{self._path}/rounds", body=value)).value
+        told = await self._world.call("POST", "rounds", body=value)
         return RoundReceipt(**{name: told[name] for name in RoundReceipt._fields})
 
     async def rounds(self) -> list[dict[str, Any]]:
@@ -63,7 +65,7 @@ class RemoteRounds:
         after: int | None = 0
         while after is not None:
             params = {"after_seq": after, "limit": _PAGE}
-            page = (await self._transport.call("GET", f"{self._path}/rounds", params=params)).value
+            page = await self._world.call("GET", "rounds", params=params)
             found += page["rounds"]
             after = page["next_after_seq"]
         return found
@@ -73,8 +75,7 @@ class RemoteRounds:
 
         `RoundResult.from_value` reads that. Raises MomentNotFoundError for a round that does not exist.
         """
-        path = f"{self._path}{path_of('rounds', str(number))}"
-        found: dict[str, Any] = (await self._transport.call("GET", path)).value
+        found: dict[str, Any] = await self._world.call("GET", "rounds", str(number))
         return found
 
     async def policy(self, *, at_seq: int | None = None, at: str | None = None) -> dict[str, Any]:
@@ -85,5 +86,5 @@ class RemoteRounds:
         moment.
         """
         params = moment_params(at_seq, at)
-        found: dict[str, Any] = (await self._transport.call("GET", f"{self._path}/policy", params=params)).value
+        found: dict[str, Any] = await self._world.call("GET", "policy", params=params)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from worldledger.errors.base import RecoveryAction, SimulationError
+from worldledger.errors import RecoveryAction, SimulationError
 
 #: Most problems that one error tells of; the message says how many more there are.
 MAX_PROBLEMS: Final = 1000
@@ -34,3 +34,7 @@ class InvalidRunError(SimulationError, ValueError):
 
 def _told(problem: Mapping[str, Any]) -> str:
     return ": ".join(str(problem[name]) for name in ("file", "path", "message") if problem.get(name) is not None)
+
+
+#: What a client makes again of the answers of a service.
+ERRORS: Final = (InvalidRunError,)

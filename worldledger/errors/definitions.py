@@ -1,4 +1,4 @@
-"""Errors of simulations' configurations: variables, schemas, observability."""
+"""Errors of definitions: of variables, schemas and observability, each problem with its path."""
 
 from __future__ import annotations
 
@@ -65,12 +65,6 @@ class CircularSchemaError(InvalidDefinitionError):
     """A schema that contains itself; the message has the cycle, its fields and what can be done."""
 
     code: ClassVar[str] = "circular_schema"
-
-
-class InvalidSimulationConfigError(InvalidDefinitionError):
-    """A simulation's configuration that cannot be used; details: ``problems``, with file, line and column if known."""
-
-    code: ClassVar[str] = "invalid_simulation_config"
 
 
 def dotted(path: Sequence[str | int]) -> str:
