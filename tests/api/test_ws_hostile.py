@@ -293,7 +293,7 @@ async def test_a_damaged_world_is_told(served: Served, inhabited: httpx2.AsyncCl
     world = await served.services.worlds.get("town")
     accept = {"Accept": "text/event-stream"}
     async with socket_of(served) as alice, inhabited.stream("GET", of("bob", "observations"), headers=accept) as stream:
-        world._follower._end(FoldError("the ruleset has failed", world_id="town"))
+        world._follower.end(FoldError("the ruleset has failed", world_id="town"))
         assert (await alice.closed())[0] == 1011
         assert (await stream.aread()).startswith(b": after 3")
     async with socket_of(served) as again:  # it is looked at anew

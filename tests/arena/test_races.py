@@ -100,7 +100,7 @@ async def test_a_move_needs_no_catching_up(opening: Opening) -> None:
 
 def _asleep(arena: Arena) -> None:
     """Have an arena look at logs that others write only when it asks for them itself."""
-    watcher = arena._feed._watcher
+    watcher = arena._seats._watcher
     wait, moved, asked = watcher.wait_beyond, watcher.moved, asyncio.Event()
 
     async def wait_beyond(world_id: str, seq: int, timeout: float | None = None) -> int:

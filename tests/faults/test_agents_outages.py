@@ -14,6 +14,7 @@ from worldledger_service.settings import Settings
 
 from tests.conftest import NEVER
 from tests.store.proxy import Proxy
+from worldledger.chain import StoredEffect
 from worldledger.client import Client
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
@@ -157,7 +158,7 @@ async def test_nobody_waits_for_what_cannot_come(database_url: str, monkeypatch:
         Orchestrator.open(proxy.url, world_id="town", config=config, settings=settings) as world,
     ):
         ada = await world.register_agent("ada", ALL)
-        monkeypatch.setattr(world._follower, "_read_on", _read_nothing)
+        monkeypatch.setattr(world._follower._tail, "_read", _read_nothing)
         unseen = await ada.submit_intent(intent("ada", "unseen", "Speak", text="did you hear?"))
         monkeypatch.setattr("worldledger_service.runtime.admission._PATIENCE", 0.1)
         cut(proxy)
@@ -171,7 +172,7 @@ async def test_nobody_waits_for_what_cannot_come(database_url: str, monkeypatch:
         assert await world.submit_intent(intent("ada", "unseen", "Speak", text="did you hear?")) == unseen
 
 
-async def _read_nothing(_: int) -> None:
+async def _read_nothing(_: int) -> list[StoredEffect]:
     raise StoreUnavailableError("not now")
 
 

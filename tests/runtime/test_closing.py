@@ -127,7 +127,7 @@ async def test_an_event_that_was_written_is_not_denied(opening: Opening, monkeyp
             await blocked.wait()
 
         await world.register_agent("a", ALL)
-        monkeypatch.setattr(world._follower, "_read_on", never)
+        monkeypatch.setattr(world._follower._tail, "_read", never)
         await world._follower._store.log(world.world_id)
         first = start(world.broadcast_event(message()))
         second = start(world.broadcast_event(message()))

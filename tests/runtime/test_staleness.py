@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
+from worldledger.chain import StoredEffect
 from worldledger.errors import RecoveryAction, StaleContextError
 from worldledger.observation import ObservationPolicy
 
@@ -162,13 +163,13 @@ async def test_a_context_that_another_process_has_shown_is_waited_for(
     a = await world.register_agent("a", ALL)
     await other.agent("a")
     held = asyncio.Event()
-    read_on = other._follower._read_on
+    read = other._follower._tail._read
 
-    async def later(head: int) -> None:
+    async def later(head: int) -> list[StoredEffect]:
         await held.wait()
-        await read_on(head)
+        return await read(head)
 
-    monkeypatch.setattr(other._follower, "_read_on", later)
+    monkeypatch.setattr(other._follower._tail, "_read", later)
     await world.broadcast_event(created("x"))  # the follower may be waiting in its own way already
     await world.broadcast_event(created("y"))
     await a.next_observation()

@@ -181,7 +181,7 @@ async def test_a_world_whose_log_was_damaged_is_looked_at_again(shelf: Shelf) ->
         handle = await world.register_agent("a", ALL)
         waiting = start(handle.next_observation())
         await settle()
-        world._follower._end(FoldError("it cannot be folded"))
+        world._follower.end(FoldError("it cannot be folded"))
         assert world.broken
         for use in (world.view("a"), world.submit_intent(whole("a", 2)), world.broadcast_event(message())):
             assert isinstance(await refused(use), FoldError)

@@ -8,16 +8,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-import structlog
 from fastapi import APIRouter, Depends, Header, Query
 from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldledger.aio import Backoff
 from worldledger.canonical import MAX_INT
 from worldledger.chain import Position, StoredEffect
-from worldledger.errors import EffectNotFoundError, SimulationError
+from worldledger.errors import EffectNotFoundError
 from worldledger.genesis import check_world_name
 from worldledger_service.api.answers import IMMUTABLE, REVALIDATE, etag, near_member, not_modified
 from worldledger_service.api.context import Services, services
@@ -43,6 +41,7 @@ from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.streaming import Stream
 from worldledger_service.arrow.choosing import WorldSpan, choose
 from worldledger_service.arrow.extras import needed
+from worldledger_service.runtime.following import Tail
 from worldledger_service.store import WorldRecord
 
 # -- shapes ------------------------------------------------------------------------------------------------
@@ -291,10 +290,6 @@ EVENT_STREAM: Final = "text/event-stream"
 KEEPALIVE: Final = b": still here\n\n"
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _SEQ: Final = re.compile(r"[0-9]{1,16}\Z")
-#: Most seconds between two tries while the database is away.
-_LONGEST_PAUSE: Final = 5.0
-
-log = structlog.get_logger("worldledger.api")
 
 
 @router.get(
@@ -345,6 +340,7 @@ async def tail_effects(
     else:
         position = record.head_seq if after_seq is None else after_seq
         check_reached("after_seq", position, record)
+    found.watcher.moved(world, record.head_seq)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return Stream(_events(found, world, position), EVENT_STREAM, headers, stopping=found.stopping)
 
@@ -360,28 +356,10 @@ def event_id(text: str) -> int:
 async def _events(found: Services, world_id: str, position: int) -> AsyncGenerator[bytes, None]:
     """Return chunks of whole events, and a comment where there is nothing to tell for long."""
     yield b": after %d\n\n" % position
-    pause, backoff = 0.0, Backoff(found.settings.poll_interval, _LONGEST_PAUSE)
-    woken = False
+    tail = Tail(found.store, found.watcher, world_id, position)
     while True:
-        before = position
-        try:
-            async with aclosing(found.store.reader.batches(world_id, after_seq=position)) as batches:
-                async for batch in batches:
-                    yield b"".join([_event(row) for row in batch])
-                    position = batch[-1].global_seq
-            pause = 0.0
-            backoff.reset()
-        except SimulationError as error:
-            # What was sent stays sent; the next try goes on after it.
-            if not pause:
-                log.warning("a tail waits for the database", world_id=world_id, after=position, error=error.message)
-            pause = backoff.next()
-        if pause or (woken and position == before):
-            # The database is away, or the head names effects that are not there.
-            await asyncio.sleep(pause or found.settings.poll_interval)
-        woken = await found.watcher.wait_beyond(world_id, position, found.keepalive) > position
-        if not woken:
-            yield KEEPALIVE
+        rows = await tail.next(found.keepalive)
+        yield b"".join([_event(row) for row in rows]) or KEEPALIVE
 
 
 def _event(row: StoredEffect) -> bytes:

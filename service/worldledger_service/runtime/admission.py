@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from worldledger.deltas import ObservationDelta
     from worldledger.drafts import CheckedDraft
     from worldledger.world import WorldState
-    from worldledger_service.runtime.following import Follower
+    from worldledger_service.runtime.following import ViewFollower
     from worldledger_service.runtime.generations import Generations
     from worldledger_service.runtime.observing import Observing
     from worldledger_service.runtime.sightings import Placing, Sightings
@@ -99,7 +99,7 @@ class Parts:
 
     event_log: EventLog
     config: OrchestratorConfig
-    follower: Follower
+    follower: ViewFollower
     observing: Observing
     sightings: Sightings
     placing: Placing

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from worldledger.folding import Fold
     from worldledger.observation import ObservationDelta, ObservedEvent, View
     from worldledger.views import Sighting
-    from worldledger_service.runtime.following import Follower
+    from worldledger_service.runtime.following import ViewFollower
     from worldledger_service.runtime.outbox import Outbox
     from worldledger_service.store import Store
     from worldledger_service.store.cursors import AgentCursors
@@ -217,7 +217,7 @@ class Observing:
     """Attaches agents, subscribes their readers, and keeps their cursors."""
 
     def __init__(
-        self, store: Store, follower: Follower, attachments: Attachments, outbox: Outbox, config: OrchestratorConfig
+        self, store: Store, follower: ViewFollower, attachments: Attachments, outbox: Outbox, config: OrchestratorConfig
     ) -> None:
         self._store = store
         self._follower = follower

@@ -46,7 +46,7 @@ from worldledger.validation import DefaultEffectValidator, EffectValidator
 from worldledger_service.runtime.admission import Admission, IntentLists, Parts
 from worldledger_service.runtime.attachments import Attachment, Attachments
 from worldledger_service.runtime.clocks import Clocks, Tick
-from worldledger_service.runtime.following import Follower
+from worldledger_service.runtime.following import ViewFollower
 from worldledger_service.runtime.generations import Generations
 from worldledger_service.runtime.memory import MemoryManager, MemoryStats
 from worldledger_service.runtime.observing import Observing
@@ -80,7 +80,7 @@ class Gauges:
 
     _attachments: Attachments
     _clocks: Clocks
-    _follower: Follower
+    _follower: ViewFollower
     _generations: Generations
     _observing: Observing
     _outbox: Outbox
@@ -222,7 +222,7 @@ class _AsItStandsError(SimulationError):
 class Registrations:
     """Registers the agents of one world."""
 
-    def __init__(self, store: Store, event_log: EventLog, follower: Follower, config: OrchestratorConfig) -> None:
+    def __init__(self, store: Store, event_log: EventLog, follower: ViewFollower, config: OrchestratorConfig) -> None:
         self._store = store
         self._log = event_log
         self._follower = follower
@@ -307,7 +307,9 @@ class Orchestrator(Gauges):
         self.agent_handles: dict[str, AgentHandle] = {}
         self._store = store
         self._outbox = Outbox(event_log)
-        self._follower = Follower(store, watcher, self.world_id, self._on_effect, max_patch_ops=config.max_patch_ops)
+        self._follower = ViewFollower(
+            store, watcher, self.world_id, self._on_effect, max_patch_ops=config.max_patch_ops
+        )
         self._sightings = Sightings(store, self._follower, lambda: self._observing, max_patch_ops=config.max_patch_ops)
         self._attachments = Attachments(
             config.memory.view_cache_size, arrived=self._sightings.arrived, let_go=self._let_go, upkeep=self._upkeep

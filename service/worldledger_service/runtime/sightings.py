@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from worldledger.views import Sighting
     from worldledger.world import WorldState
     from worldledger_service.runtime.attachments import Attachment
-    from worldledger_service.runtime.following import Follower
+    from worldledger_service.runtime.following import ViewFollower
     from worldledger_service.runtime.generations import Generations
     from worldledger_service.runtime.observing import Observing
     from worldledger_service.runtime.replays import Seen
@@ -215,7 +215,7 @@ class Sightings:
     def __init__(
         self,
         store: Store,
-        follower: Follower,
+        follower: ViewFollower,
         observing: Callable[[], Observing],
         *,
         max_patch_ops: int | None = None,
@@ -401,7 +401,7 @@ def sights_of(effect: Effect, sightings: Sequence[Sighting]) -> list[Sight | Non
 class StalenessSettings:
     """Says what holds in one world, and sets it anew by the effect WorldStalenessSet."""
 
-    def __init__(self, event_log: EventLog, follower: Follower, config: OrchestratorConfig) -> None:
+    def __init__(self, event_log: EventLog, follower: ViewFollower, config: OrchestratorConfig) -> None:
         self._log = event_log
         self._follower = follower
         self._configured = config.staleness

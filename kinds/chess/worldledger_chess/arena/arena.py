@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
 import structlog
+from worldledger_service.runtime.following import SharedReads
 from worldledger_service.runtime.guarding import reading
 
 from worldledger.aio import SingleFlight, join
@@ -28,7 +29,6 @@ from worldledger.lru import Lru
 from worldledger.rulesets import load_ruleset
 from worldledger_chess.arena.driving import Driver, driven
 from worldledger_chess.arena.errors import ArenaFullError, NoSuchGameError
-from worldledger_chess.arena.feed import Feed
 from worldledger_chess.arena.games import LiveGame
 from worldledger_chess.arena.moving import Moving
 from worldledger_chess.arena.outcomes import end_of
@@ -162,7 +162,7 @@ class Seats:
     def __init__(
         self,
         store: Store,
-        feed: Feed,
+        watcher: HeadWatcher,
         settling: Settling,
         *,
         most: int,
@@ -170,7 +170,8 @@ class Seats:
         on_change: Callable[[Table], None],
     ) -> None:
         self._store = store
-        self._feed = feed
+        self._watcher = watcher
+        self._reads = SharedReads(store.reader)
         self._settling = settling
         self._most = most
         self._clock = clock
@@ -217,15 +218,17 @@ class Seats:
         self._closed = True
         await self._seating.close()
         for table in self._tables.values():
-            table.end(StoreUnavailableError("the arena is closing"))
+            table.stop(StoreUnavailableError("the arena is closing"))
         self._tables.clear()
+        await self._reads.close()
 
     async def _load(self, game_id: str) -> Table:
         world = await self._store.world(game_id)
         if world.ruleset != CHESS.name:
             what = f"the world {game_id!r} is one of {world.ruleset}: there is no game of chess in it"
             raise NoSuchGameError(what, game_id=game_id)
-        table = await self._feed.load(game_id, load_ruleset(world.ruleset))
+        ruleset = load_ruleset(world.ruleset)
+        table = await Table.load(self._store, self._watcher, game_id, ruleset, self._on_change, self._reads.first)
         if not table.record.started:
             self._let_go(table)
             raise NoSuchGameError(f"no game has begun in the world {game_id!r}", game_id=game_id)
@@ -257,8 +260,7 @@ class Seats:
         self._let_go(table)
 
     def _let_go(self, table: Table) -> None:
-        self._feed.let_go(table)
-        table.end(StoreUnavailableError("the game has left memory"))
+        table.stop(StoreUnavailableError("the game has left memory"))
 
 
 #: The configuration from which a game is made; `Arena.create` adds a name if it has none.
@@ -294,16 +296,15 @@ class Arena:
         self._store = store
         self._clock = clock
         self._new_uuid = new_uuid
-        self._feed = Feed(store, watcher, self._changed)
-        writing = Writing(store, self._feed)
+        writing = Writing(store)
         #: the counters of this arena
         self.counters = writing.counters
         self._settling = Settling(writing, clock)
-        self._moving = Moving(worlds, self._feed, writing, self._settling)
+        self._moving = Moving(worlds, writing, self._settling)
         self._deadlines = Deadlines(clock, self._look_at)
         self._scanner = Scanner(LiveGames(store.reader), settings, self._found)
         self._seats = Seats(
-            store, self._feed, self._settling, most=settings.max_games, clock=clock, on_change=self._changed
+            store, watcher, self._settling, most=settings.max_games, clock=clock, on_change=self._changed
         )
         self._drivers: dict[str, asyncio.Task[None]] = {}
         #: games that are about to be played here
@@ -336,7 +337,6 @@ class Arena:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._deadlines.close()
-        await self._feed.close()
 
     # -- games ---------------------------------------------------------------------------------------------
 
@@ -381,7 +381,7 @@ class Arena:
         return len(self._drivers)
 
     def _game(self, table: Table) -> LiveGame:
-        return LiveGame(table, self._seats.take, self._moving, self._feed)
+        return LiveGame(table, self._seats.take, self._moving)
 
     async def _check(self, new: NewGame) -> None:
         for colour, agent in new.agents.items():

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import chess
 
     from worldledger_chess.arena.events import GameEvent
-    from worldledger_chess.arena.feed import Feed
     from worldledger_chess.arena.moving import Moving
     from worldledger_chess.arena.record import Record
     from worldledger_chess.arena.table import Table
@@ -31,11 +30,10 @@ class LiveGame:
     The game may be dropped from memory meanwhile: the next call loads it again from the log.
     """
 
-    def __init__(self, table: Table, seat: Callable[[str], Awaitable[Table]], moving: Moving, feed: Feed) -> None:
+    def __init__(self, table: Table, seat: Callable[[str], Awaitable[Table]], moving: Moving) -> None:
         self._table = table
         self._seat = seat
         self._moving = moving
-        self._feed = feed
         self._told: tuple[int, Game] | None = None
 
     @property
@@ -116,7 +114,7 @@ class LiveGame:
         """Wait until everything that is in the log now is known here. Raises StoreUnavailableError."""
         table = await self._come()
         with table.in_use():
-            await self._feed.catch_up(table)
+            await table.catch_up()
 
     # -- playing -------------------------------------------------------------------------------------------
 
@@ -165,7 +163,7 @@ class LiveGame:
         with table.watched():
             record = table.record
             if after_seq is not None and after_seq > record.seq:
-                await self._feed.catch_up(table)
+                await table.catch_up()
             seq = record.seq if after_seq is None else max(after_seq, 0)
             if seq > record.seq:
                 what = f"game {self.game_id!r} has come to seq {record.seq}, not to {seq}"

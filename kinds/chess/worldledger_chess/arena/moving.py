@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import chess
     from worldledger_service.runtime.worlds import Worlds
 
-    from worldledger_chess.arena.feed import Feed
     from worldledger_chess.arena.record import Entry, Record
     from worldledger_chess.arena.settling import Settling
     from worldledger_chess.arena.table import Table
@@ -56,9 +55,8 @@ log = structlog.get_logger("worldledger.arena")
 class Moving:
     """Makes moves in games."""
 
-    def __init__(self, worlds: Worlds, feed: Feed, writing: Writing, settling: Settling) -> None:
+    def __init__(self, worlds: Worlds, writing: Writing, settling: Settling) -> None:
         self._worlds = worlds
-        self._feed = feed
         self._writing = writing
         self._settling = settling
 
@@ -132,7 +130,7 @@ class Moving:
                 meant = None  # that move was made before this attempt came: it was not known here then
             if player is None or (meant is not None and meant != record.ply + 1):
                 if not caught_up:  # it may be this agent's turn since a moment ago
-                    await self._feed.catch_up(table)
+                    await table.catch_up()
                     caught_up = True
                     continue
                 if player is not None:
@@ -145,9 +143,9 @@ class Moving:
             except StaleContextError:
                 if last:
                     raise
-                await self._feed.catch_up(table)
+                await table.catch_up()
             except OVERTAKEN:
-                await self._feed.catch_up(table)
+                await table.catch_up()
                 told = record.request(asked.agent_id, asked.req_id) is not None
                 if last or record.seq == seq or (player is None and not told):
                     raise
@@ -195,7 +193,7 @@ class Moving:
             try:
                 made = await self._submit(table, agent_id, payload, req_id)
             except (*OVERTAKEN, StaleContextError) as error:
-                await self._feed.catch_up(table)
+                await table.catch_up()
                 if record.request(agent_id, req_id) is None and (last or not isinstance(error, StaleContextError)):
                     raise
                 continue

@@ -1,40 +1,79 @@
-"""A table: one game in memory, and its users in this process."""
+"""A table: one game in memory, which follows its log, and its users in this process."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, Final, Self
 
-from worldledger.errors import SimulationError
+from worldledger_service.runtime.following import Follower, Read
+from worldledger_service.runtime.guarding import reading
+
+from worldledger_chess.arena.record import Record
 
 if TYPE_CHECKING:
-    from worldledger_chess.arena.record import Record
+    from worldledger_service.store import Store
+    from worldledger_service.store.watch import HeadWatcher
+
+    from worldledger.chain import StoredEffect
+    from worldledger.rulesets.base import Ruleset
+
+#: Effects of a game that is loaded that are taken before the event loop runs other tasks.
+_ROWS_AT_ONCE: Final = 50
 
 
-class Table:
-    """One game in memory: its record, which follows the log, and the reasons to keep it in memory."""
+class Table(Follower):
+    """One game in memory: its record, which follows the log, and the reasons to keep it in memory.
 
-    def __init__(self, record: Record) -> None:
+    ``on_change`` is called with it whenever the record has changed.
+    """
+
+    def __init__(self, store: Store, watcher: HeadWatcher, record: Record, on_change: Callable[[Table], None]) -> None:
+        super().__init__(store, watcher, record.game_id)
         self.record = record
+        self._on_change = on_change
         #: when it was last requested, in epoch seconds
         self.asked_at = 0.0
-        #: the error that has ended the following of the game: its log is damaged, or the arena closes
-        self.error: SimulationError | None = None
         #: calls that are under way, and watchers
         self.users = 0
         self.watchers = 0
         #: whether players of this process play it
         self.driven = False
         self._writing: Counter[tuple[str, str]] = Counter()
-        self._stirred = asyncio.Event()
+
+    @classmethod
+    async def load(
+        cls,
+        store: Store,
+        watcher: HeadWatcher,
+        game_id: str,
+        ruleset: Ruleset,
+        on_change: Callable[[Table], None],
+        read: Read,
+    ) -> Self:
+        """Load a game up to its head, and follow it from then on. Raises as reads, TamperedError, FoldError."""
+        record = Record(game_id, ruleset)
+        async with aclosing(store.reader.batches(game_id)) as batches:
+            async for batch in batches:
+                for count, row in enumerate(batch, 1):
+                    record.apply(row)
+                    if count % _ROWS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+        table = cls(store, watcher, record, on_change)
+        table.follow(read)
+        return table
 
     @property
     def game_id(self) -> str:
         """The game's id."""
         return self.record.game_id
+
+    @property
+    def seq(self) -> int:
+        """The last effect that the record has."""
+        return self.record.seq
 
     @property
     def needed(self) -> bool:
@@ -72,29 +111,19 @@ class Table:
         """Return whether such a request is under way, even if its caller no longer waits."""
         return request in self._writing
 
-    def stir(self) -> None:
-        """Wake all calls that wait for a change."""
-        self._stirred.set()
-        self._stirred = asyncio.Event()
-
-    def end(self, error: SimulationError) -> None:
-        """End the following of the game; waiting calls are told."""
-        if self.error is None:
-            self.error = error
-        self.stir()
-
-    def raise_if_ended(self) -> None:
-        """Raise the error that has ended the following."""
-        if self.error is not None:
-            raise self.error
-
     async def changed(self) -> None:
-        """Wait for the next change. Raises the error that ends the following."""
-        self.raise_if_ended()
-        await self._stirred.wait()
-        self.raise_if_ended()
+        """Wait for the next effect. Raises the error that ends the following."""
+        await self.reached(self.seq + 1)
 
-    async def reached(self, seq: int) -> None:
-        """Wait until the record has an effect. Raises the error that ends the following."""
-        while self.record.seq < seq:
-            await self.changed()
+    async def catch_up(self, timeout: float | None = None) -> None:
+        """Wait until the record has every effect that is in the log now. Raises StoreUnavailableError."""
+        await reading(self._store.outages, self._catch_up(timeout))
+
+    async def _catch_up(self, timeout: float | None) -> None:
+        with self.in_use():
+            await super().catch_up(timeout)
+
+    def _take(self, rows: list[StoredEffect]) -> None:
+        for row in rows:
+            self.record.apply(row)
+        self._on_change(self)

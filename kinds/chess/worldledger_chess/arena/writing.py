@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store
 
     from worldledger.world import WorldState
-    from worldledger_chess.arena.feed import Feed
     from worldledger_chess.arena.table import Table
     from worldledger_chess.rules.endings import Ending, Player
 
@@ -59,9 +58,8 @@ OVERTAKEN = (_OvertakenError, IllegalEffectError, RequestConflictError)
 class Writing:
     """Appends effects to the log of a game."""
 
-    def __init__(self, store: Store, feed: Feed) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._feed = feed
         self.counters = GameCounters()
 
     async def end(self, table: Table, ending: Ending) -> None:
@@ -108,7 +106,7 @@ class Writing:
         try:
             written = await self._append(table, kind, payload, ARENA, req_id, judge)
         except OVERTAKEN:
-            await self._feed.catch_up(table)
+            await table.catch_up()
             if table.record.seq == seq:  # no other process was first: the rules refuse it
                 raise
             return False
