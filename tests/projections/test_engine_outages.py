@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from worldledger_service.database.engine import connect_pool
 from worldledger_service.projecting.engine import Engine
-from worldledger_service.projecting.outages import FOREIGN, RefusedRowsError, is_datas_fault, is_outage
+from worldledger_service.projecting.outages import FOREIGN, RefusedRowsError, is_datas_fault, is_worth_waiting_for
 from worldledger_service.store import Store
 
 from worldledger.errors import FoldError, StoreUnavailableError
@@ -153,4 +153,4 @@ async def test_what_is_wrong_with_one_build_alone(
 )
 def test_what_errors_mean(error: Exception, outage: bool, fault: bool) -> None:
     """Some errors pass, some are the data's fault, and some are neither."""
-    assert (is_outage(error), is_datas_fault(error)) == (outage, fault)
+    assert (is_worth_waiting_for(error), is_datas_fault(error)) == (outage, fault)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from worldledger_service.runtime import Accepted, Orchestrator, OrchestratorConfig
 from worldledger_service.runtime.worlds import Worlds
-from worldledger_service.store.silence import Silence
+from worldledger_service.store.watchdog import Watchdog
 
 from tests.store.proxy import Proxy
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
@@ -47,21 +47,21 @@ class Far:
 
     def leave(self) -> None:
         """Let the database answer nobody from now on, and its callers be patient for a moment only."""
-        self._silence.patience = 0.1
-        if self._silence._timer is not None:  # it was set for callers who are patient
-            self._silence._timer.cancel()
-            self._silence._timer = None
+        self._watchdog.patience = 0.1
+        if self._watchdog._timer is not None:  # it was set for callers who are patient
+            self._watchdog._timer.cancel()
+            self._watchdog._timer = None
         self._way[0](self._proxy)
 
     async def come_back(self) -> None:
         """Let it answer again, and wait until the store has noticed; then callers are patient again."""
         self._way[1](self._proxy)
-        await wait_for(lambda: not self._silence.fallen, "it answers")
-        self._silence.patience = _LONG
+        await wait_for(lambda: not self._watchdog.expired, "it answers")
+        self._watchdog.patience = _LONG
 
     @property
-    def _silence(self) -> Silence:
-        return self.world._follower._store.outages.silence
+    def _watchdog(self) -> Watchdog:
+        return self.world._follower._store.outages.watchdog
 
 
 @pytest.fixture(params=sorted(WAYS))
@@ -131,7 +131,7 @@ async def test_what_was_begun_is_written_though_nobody_asks(far: Far) -> None:
     delta = await a.next_observation()
     assert [event["kind"] for event in delta["events"]] == ["Speak"]
     assert not token.cancelled
-    await wait_for(lambda: not world._follower._store.outages.silence.working, "nothing is left")
+    await wait_for(lambda: not world._follower._store.outages.watchdog.working, "nothing is left")
     assert (await world.submit_intent(intent)).global_seq == delta["view_seq"]
 
 
@@ -210,7 +210,7 @@ async def test_reading(far: Far) -> None:
     await far.come_back()
     await world.flush()
     assert (await world.agent("gone")).initial_view is not None
-    await wait_for(lambda: not world._follower._store.outages.silence.working, "nothing is left")
+    await wait_for(lambda: not world._follower._store.outages.watchdog.working, "nothing is left")
     assert sum(len(each.subscriptions) for each in world._attachments) == 2  # of the two handles that are open
 
 

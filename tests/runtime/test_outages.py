@@ -170,7 +170,7 @@ async def test_what_follows_is_written_when_it_is_back(opening: Opening, far: Or
     far.acknowledge("a", receipt.global_seq)
     for token in tokens[:100]:
         token.cancel("no more")
-    await wait_for(lambda: far._follower._store.outages.silence.away, "it has failed once")
+    await wait_for(lambda: far._follower._store.outages.watchdog.away, "it has failed once")
     assert len(far._outbox) == 400
     assert far.in_use
     proxy.accept_again()

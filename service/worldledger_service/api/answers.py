@@ -12,7 +12,7 @@ from worldledger_projections.base import Projection
 
 from worldledger_service.api.context import Services
 from worldledger_service.api.problems import ProjectionUnavailableError
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 from worldledger_service.store.read_models import Row, ViewMissingError
 
 #: For an answer about a fixed part of the log (RFC 8246).
@@ -52,7 +52,7 @@ async def viewed(found: Services, ask: Callable[[], Awaitable[T]]) -> T:
             what = "what this projection has made is not to be had at the moment"
             raise ProjectionUnavailableError(what) from error
 
-    return await reading(found.store.outages, view())
+    return await guarded(found.store.outages, view())
 
 
 # -- rendering ---------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from worldledger_service.api.openapi import (
 )
 from worldledger_service.api.parameters import WorldName, once
 from worldledger_service.api.routing import EscapedRoute
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 
 #: How OpenAPI says what an adapter may be called; the world says it of others.
 _ADAPTER: Final[dict[str, Any]] = {"pattern": AUTHORITY_PATTERN}
@@ -218,8 +218,8 @@ async def close_tick(request: Request, world: WorldName, body: TickClosing) -> R
 async def get_time_authority(request: Request, world: WorldName) -> Response:
     """Tell who sets sim_time as of the world's head, what is added to its own time, and whether it is silent."""
     store = services(request).store
-    await reading(store.outages, store.world(world))
-    found = await reading(store.outages, store.time_authority(world))
+    await guarded(store.outages, store.world(world))
+    found = await guarded(store.outages, store.time_authority(world))
     answer = {
         "authority": found.name,
         "offset": found.offset,

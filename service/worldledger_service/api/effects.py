@@ -33,7 +33,7 @@ from worldledger_service.api.openapi import (
 )
 from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import BareRoute
-from worldledger_service.runtime.guarding import reading, writing, writing_once
+from worldledger_service.runtime.guarding import SAME_REQUEST, guarded
 from worldledger_service.store.units import have_req_ids
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ async def append_effects(request: Request) -> Response:
     world_id = request.path_params["world"]
     log = found.store.known_log(world_id)
     if log is None:
-        log = await reading(found.store.outages, found.store.log(world_id))
+        log = await guarded(found.store.outages, found.store.log(world_id))
     try:
         drafts: Any = await read_json(request, found.settings.max_body_bytes)
     except InvalidEffectError as error:
@@ -189,11 +189,11 @@ async def append_effects(request: Request) -> Response:
 
 
 async def _append(found: Services, log: EventLog, drafts: list[effects.EffectDraft]) -> list[store.Receipt]:
-    """Append drafts. Who cannot ask later what became of them, having given no req_ids, waits until the deadline."""
+    """Append drafts. Without req_ids their caller could ask nothing later, and waits until the deadline."""
     outages, work = found.store.outages, log.append_all(drafts)
     if have_req_ids(drafts):
-        return await writing(outages, work)
-    return await writing_once(outages, work, found.settings.append_deadline)
+        return await guarded(outages, work, again=SAME_REQUEST)
+    return await guarded(outages, work, again="read the log", deadline=found.settings.append_deadline)
 
 
 def _keyed(draft: dict[str, Any], key: str) -> None:

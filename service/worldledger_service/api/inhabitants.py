@@ -25,7 +25,7 @@ from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, PatchOpe
 from worldledger_service.api.parameters import NO_NUL, finite, held
 from worldledger_service.api.problems import PositionAheadError
 from worldledger_service.api.streaming import disconnected
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 
 if TYPE_CHECKING:
     from worldledger_service.runtime import Orchestrator
@@ -141,7 +141,7 @@ async def known_agent(found: Services, world: Orchestrator, agent_id: str) -> Ma
     """
     known = (await world.agents()).get(agent_id)
     if known is None:
-        record = await reading(found.store.outages, found.store.world(world.world_id))
+        record = await guarded(found.store.outages, found.store.world(world.world_id))
         await world.reached(record.head_seq, PATIENCE)
         known = (await world.agents()).get(agent_id)
     if known is None:

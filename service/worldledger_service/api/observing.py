@@ -53,7 +53,7 @@ from worldledger_service.api.parameters import (
 from worldledger_service.api.reading import EVENT_STREAM, KEEPALIVE, event_id
 from worldledger_service.api.routing import EscapedRoute
 from worldledger_service.api.streaming import Stream
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 
 if TYPE_CHECKING:
     from worldledger_service.runtime import Orchestrator, Subscription
@@ -138,7 +138,7 @@ async def get_view(
     moment = one_moment(at, at_seq=at_seq, turn=turn)
     found = services(request)
     if moment not in {HEAD, Moment(seq=at_seq)}:
-        at_seq = await reading(found.store.outages, _seq_of(found, world, moment))
+        at_seq = await guarded(found.store.outages, _seq_of(found, world, moment))
     inhabited = await found.worlds.get(world)
     await inhabited.fold_known(PATIENCE)
     view = await inhabited.view(agent_id, at_seq=at_seq)
@@ -294,7 +294,7 @@ async def get_observed_events(
     What is told by patches alone (entities that came, changed, moved or went) is no event.
     """
     found = services(request)
-    record = await reading(found.store.outages, found.store.world(world))
+    record = await guarded(found.store.outages, found.store.world(world))
     check_reached("after_seq", after_seq, record)
     until = record.head_seq if until_seq is None else min(until_seq, record.head_seq)
     inhabited = await found.worlds.get(world)

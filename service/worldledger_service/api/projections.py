@@ -26,7 +26,7 @@ from worldledger_service.api.openapi import Shape, header, json_of, problems
 from worldledger_service.api.parameters import NAMED, once
 from worldledger_service.api.problems import InternalError, told
 from worldledger_service.projecting.engine import BuildStatus, Progress, ProjectionStatus
-from worldledger_service.runtime.guarding import doing, reading
+from worldledger_service.runtime.guarding import guarded
 
 # -- shapes ------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ _DONE: Final = {**json_of(Projection), "description": "How the projection stands
 async def list_projections(request: Request) -> Response:
     """Return how each projection stands: how far its live build is behind the logs, and what is being rebuilt."""
     found = services(request)
-    told = [_told(found, status) for status in await reading(found.store.outages, found.projections.status())]
+    told = [_told(found, status) for status in await guarded(found.store.outages, found.projections.status())]
     return _json({"projections": told})
 
 
@@ -290,13 +290,13 @@ async def retry(request: Request, name: Name, world: World = None) -> Response:
     found = services(request)
     found.projections.check(name)
     if world is not None:
-        await reading(found.store.outages, found.store.world(world))
+        await guarded(found.store.outages, found.store.world(world))
     return _json({"released": await _ordered(found, found.projections.retry(name, world))})
 
 
 async def _ordered(found: Services, work: Coroutine[Any, Any, T]) -> T:
     """Return what an order comes to, unless the database falls silent: given again it does no harm."""
-    return await doing(found.store.outages, work, "look how the projection stands, or send it again")
+    return await guarded(found.store.outages, work, again="look how the projection stands, or send it again")
 
 
 # -- telling -----------------------------------------------------------------------------------------------
@@ -304,8 +304,8 @@ async def _ordered(found: Services, work: Coroutine[Any, Any, T]) -> T:
 
 async def _answer(found: Services, name: str, status: int = 200) -> Response:
     outages = found.store.outages
-    parked = await reading(outages, found.projections.parked(name, _PARKED))
-    statuses = await reading(outages, found.projections.status())
+    parked = await guarded(outages, found.projections.parked(name, _PARKED))
+    statuses = await guarded(outages, found.projections.status())
     stands = next((each for each in statuses if each.name == name), None)
     if stands is None:
         raise ProjectionNotFoundError(f"no projection named {name!r}", projection=name)

@@ -15,7 +15,7 @@ from starlette.types import Scope
 from worldledger.errors import InvalidEffectError, SimulationError
 from worldledger_service.api.bodies import read_json
 from worldledger_service.api.context import services
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 
 
 class _ReadRequest(Request):
@@ -72,8 +72,8 @@ class ReadingRoute(BodyRoute):
 
         async def patiently(request: Request) -> Response:
             outages = services(request).store.outages
-            with outages.silence.asked():
-                return await reading(outages, handler(request))
+            with outages.watchdog.asked():
+                return await guarded(outages, handler(request))
 
         return patiently
 

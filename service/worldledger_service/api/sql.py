@@ -25,7 +25,7 @@ from worldledger_service.database.analytics import cookbook
 from worldledger_service.database.analytics.asking import ask
 from worldledger_service.database.engine import connect_pool
 from worldledger_service.database.guards import READER_ROLE
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import Pool, PooledConnection
@@ -166,8 +166,8 @@ async def ask_in_sql(request: Request, body: SqlQuestion) -> Response:
     question = _question(body, found.settings.sql_max_rows)
     as_arrow = accepts_arrow(request)
     outages = found.store.outages
-    with outages.silence.asked():
-        source = await reading(outages, begun((_arrow if as_arrow else _json)(found, question), 1, _AT_LEAST))
+    with outages.watchdog.asked():
+        source = await guarded(outages, begun((_arrow if as_arrow else _json)(found, question), 1, _AT_LEAST))
     headers = {"Cache-Control": "no-store", "Vary": "Accept"}
     return Stream(until_stopped(source, found.stopping), ARROW if as_arrow else "application/json", headers)
 

@@ -40,7 +40,7 @@ from worldledger_service.api.parameters import (
 )
 from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
-from worldledger_service.runtime.guarding import doing, reading
+from worldledger_service.runtime.guarding import guarded
 from worldledger_service.store import Store, WorldRecord
 from worldledger_service.store.snapshots import SnapshotRecord
 from worldledger_service.store.states import StateAt
@@ -344,10 +344,12 @@ async def take_snapshot(request: Request, world: WorldName, at: At = None) -> Re
     """
     store = services(request).store
     moment = one_moment(at)
-    with store.outages.silence.asked():
-        seq = None if moment == HEAD else await reading(store.outages, _seq_at(store, world, moment))
-        known = await reading(store.outages, store.states.newest(world, seq))
-        record = await doing(store.outages, store.snapshot(world, seq=seq), "look at the snapshots, or send it again")
+    with store.outages.watchdog.asked():
+        seq = None if moment == HEAD else await guarded(store.outages, _seq_at(store, world, moment))
+        known = await guarded(store.outages, store.states.newest(world, seq))
+        record = await guarded(
+            store.outages, store.snapshot(world, seq=seq), again="look at the snapshots, or send it again"
+        )
     headers = {"Location": f"/v1/worlds/{world}/state?at_seq={record.global_seq}", "Cache-Control": "no-store"}
     return Response(record.model_dump_json(), 200 if known == [record] else 201, headers, "application/json")
 

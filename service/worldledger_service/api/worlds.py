@@ -18,7 +18,7 @@ from worldledger_service.api.context import services
 from worldledger_service.api.openapi import Near, Shape, header, json_of, problems
 from worldledger_service.api.parameters import Limit, Text, WorldName, next_link, once
 from worldledger_service.api.routing import ReadingRoute
-from worldledger_service.runtime.guarding import doing
+from worldledger_service.runtime.guarding import guarded
 from worldledger_service.store import WorldRecord
 
 # -- shapes ------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ async def create_world(request: Request, body: NewWorld) -> Response:
     found = services(request)
     try:
         work = found.store.create_world(genesis.NewWorld(**dict(body)))
-        record = await doing(found.store.outages, work, "look for the world before you make it again")
+        record = await guarded(found.store.outages, work, again="look for the world before you make it again")
     except InvalidDefinitionError as error:
         error.details.setdefault("path", "$.checkpoint")  # the configuration's own errors say so
         raise

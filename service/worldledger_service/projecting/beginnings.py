@@ -12,7 +12,7 @@ from worldledger.errors import UnknownRulesetError
 from worldledger.folding import Fold
 from worldledger.rulesets import Ruleset
 from worldledger.upcasting import Upcasters
-from worldledger_service.projecting.outages import is_outage
+from worldledger_service.projecting.outages import is_worth_waiting_for
 
 if TYPE_CHECKING:
     from worldledger.protocols import StateReader
@@ -61,7 +61,7 @@ class Beginnings:
             else:
                 target.fold = Fold(target.world_id, self._load_ruleset(target.ruleset))
         except Exception as error:
-            if is_outage(error):
+            if is_worth_waiting_for(error):
                 raise
             target.reached = target.seq
             target.poison = Poison(target.seq + 1, None, described(error))

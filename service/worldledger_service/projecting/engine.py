@@ -41,7 +41,7 @@ from worldledger_service.projecting.checking import Checking, Refolding, Report,
 from worldledger_service.projecting.runner import Runner, WaitedFor
 from worldledger_service.projecting.status import BuildStatus, ParkedWorld, ProjectionStatus, status_of
 from worldledger_service.projecting.writing import columns
-from worldledger_service.store.outages import is_outage
+from worldledger_service.store.outages import is_worth_retrying
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader, StateReader
@@ -88,7 +88,7 @@ def _asking(call: _Call[P, T]) -> _Call[P, T]:
             try:
                 return await call(self, *args, **more)
             except Exception as error:
-                if self._explain is nullcontext or not is_outage(error):
+                if self._explain is nullcontext or not is_worth_retrying(error):
                     raise
             return await call(self, *args, **more)
 

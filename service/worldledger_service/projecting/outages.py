@@ -33,8 +33,8 @@ class RefusedRowsError(Exception):
     """The driver cannot send these rows."""
 
 
-def is_outage(error: BaseException) -> bool:
-    """Return whether trying again later makes sense, with nothing changed."""
+def is_worth_waiting_for(error: BaseException) -> bool:
+    """Return whether an error passes for the engine, which has time: the same work may succeed later."""
     return isinstance(error, StoreUnavailableError) or passes(error, LASTING)
 
 

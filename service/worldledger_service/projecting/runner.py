@@ -25,7 +25,7 @@ from worldledger_service.projecting import statements
 from worldledger_service.projecting.batch import Batches, Counters, Lane
 from worldledger_service.projecting.beginnings import Beginnings
 from worldledger_service.projecting.builds import Build, Builds, SwapHeldBackError, is_of
-from worldledger_service.projecting.outages import FOREIGN, brief, is_outage, transaction
+from worldledger_service.projecting.outages import FOREIGN, brief, is_worth_waiting_for, transaction
 from worldledger_service.projecting.writing import LeasesLostError, Writer
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class Pace:
 
     async def after(self, error: Exception) -> None:
         """Wait after a round that failed, longer each time."""
-        what = "outage" if is_outage(error) else f"{type(error).__name__}: {error}"
+        what = "outage" if is_worth_waiting_for(error) else f"{type(error).__name__}: {error}"
         if what != self._failing:
             self._failing = what
             if what == "outage":
@@ -534,7 +534,7 @@ class Runner:
             self._leases.drop(f"build:{build}" for build in lost.builds)
             return True
         except Exception as error:
-            if is_outage(error):
+            if is_worth_waiting_for(error):
                 raise
             await self._single_out(tables, tokens, error)
             return False
@@ -556,7 +556,7 @@ class Runner:
             except LeasesLostError as lost:
                 self._leases.drop(f"build:{build}" for build in lost.builds)
             except Exception as alone:
-                if is_outage(alone):
+                if is_worth_waiting_for(alone):
                     raise
                 self._quarantine.add(name, alone)
             finally:

@@ -1,8 +1,8 @@
-"""Guarding the store: while the database is away, or does not answer, agents are told so soon.
+"""Guarding the store: while the database is away or does not answer, callers are told so soon.
 
-An append is tried again until its deadline before it counts as failed, and a frozen server fails nothing at all.
-Whoever calls waits only as long as the database answers somebody (`worldledger_service.store.silence`). What was begun
-goes on, and the same request again joins it; whoever comes later is refused at once.
+An append is tried again until its deadline before it counts as failed, and a frozen server fails nothing at all. A
+caller waits only as long as the database answers some call (`worldledger_service.store.watchdog`). Work that was begun
+goes on, and the same request again joins it; later calls are refused at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from worldledger.aio import CircuitBreaker
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
-from worldledger_service.store.silence import RETRY_SECONDS, unanswered
+from worldledger_service.store.watchdog import RETRY_SECONDS, unanswered
 
 if TYPE_CHECKING:
     from worldledger.config import OrchestratorConfig
@@ -22,63 +22,46 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Seconds after which a call that has no answer says that the world cannot be written, though others are answered: a
-#: lock is held, say, or one connection hangs.
-_STALLED: Final = 10.0
+#: Seconds after which a call without an answer shows that the world cannot be written, though other calls are
+#: answered: because a lock is held, say, or one connection hangs.
+_STALLED_SECONDS: Final = 10.0
 #: Seconds in which the store tells what it has given up at its deadline.
-_MOMENT: Final = 1.0
+_MOMENT_SECONDS: Final = 1.0
+#: How the caller of a write with a req_id finds out what became of it.
+SAME_REQUEST: Final = "send it again with the same req_id, or read the log"
 
 
-async def reading(outages: Outages, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> R:
-    """Return what is read, unless the database falls silent: then StoreUnavailableError is raised.
+async def guarded(
+    outages: Outages,
+    work: Coroutine[Any, Any, R],
+    *,
+    again: str | None = None,
+    begun: Callable[[], bool] | None = None,
+    left: Callable[[R], object] | None = None,
+    deadline: float | None = None,
+) -> R:
+    """Return the result of ``work``, unless the database falls silent; the work goes on in any case.
 
-    ``left`` is handed what comes when nobody waits for it any more.
-    """
-    return await outages.silence.bear(work, lambda _: unanswered(), left)
+    ``again`` is for work that writes: it says how the caller finds out what became of it. ``left`` is handed a result
+    that comes when no caller waits any more. With a ``deadline`` in seconds the caller stays through a silence until
+    then, and for the moment in which the store itself tells the outcome: for writes without a req_id, about which
+    nothing could be asked later.
 
-
-async def writing(outages: Outages, work: Coroutine[Any, Any, R], *, begun: Callable[[], bool] | None = None) -> R:
-    """Return what is written under a req_id, unless the database falls silent.
-
-    Then StoreUnavailableError is raised, whose outcome is unknown, if this was begun, or the same is under way already
-    (``begun``); and CircuitBreakerOpenError if nothing was tried. The work goes on in any case.
-    """
-
-    def refusal(tried: bool) -> SimulationError:
-        return undecided() if tried or (begun is not None and begun()) else CircuitBreakerOpenError(RETRY_SECONDS)
-
-    return await outages.silence.bear(work, refusal)
-
-
-async def doing(outages: Outages, work: Coroutine[Any, Any, R], again: str, *, begun: bool = False) -> R:
-    """Return what is done once however often it is asked for, unless the database falls silent; it goes on then.
-
-    StoreUnavailableError, which says how to ask ``again``, is raised if this, or the same, was ``begun``; otherwise
-    CircuitBreakerOpenError.
+    Raises StoreUnavailableError if the work was begun, and for a read; for a write its outcome is unknown then, also if
+    the same write is under way already (``begun``). Raises CircuitBreakerOpenError if a write was not tried.
     """
 
     def refusal(tried: bool) -> SimulationError:
-        return undecided(again) if tried or begun else CircuitBreakerOpenError(RETRY_SECONDS)
+        if again is None:
+            return unanswered()
+        return undecided(again) if tried or (begun is not None and begun()) else CircuitBreakerOpenError(RETRY_SECONDS)
 
-    return await outages.silence.bear(work, refusal)
-
-
-async def writing_once(outages: Outages, work: Coroutine[Any, Any, R], deadline: float) -> R:
-    """Return what is written without a req_id, so that nobody could ask later what became of it.
-
-    It is waited for, whatever the database does, for ``deadline`` seconds, and a moment in which the store tells at its
-    own deadline what is so. Then StoreUnavailableError is raised, whose outcome is unknown. CircuitBreakerOpenError is
-    raised if nothing was tried.
-    """
-
-    def refusal(tried: bool) -> SimulationError:
-        return undecided("read the log") if tried else CircuitBreakerOpenError(RETRY_SECONDS)
-
-    return await outages.silence.bear(work, refusal, within=deadline + _MOMENT)
+    within = None if deadline is None else deadline + _MOMENT_SECONDS
+    return await outages.watchdog.run(work, refusal, left, within=within)
 
 
-def undecided(again: str = "send it again with the same req_id, or read the log") -> StoreUnavailableError:
-    """Make the error for what goes on without its caller; ``again`` says how that finds out what became of it."""
+def undecided(again: str) -> StoreUnavailableError:
+    """Return the error for work that goes on without its caller; ``again`` says how that finds out the outcome."""
     return StoreUnavailableError(
         f"the database does not answer; whether this call is written is not known yet: {again}",
         retry_after_s=RETRY_SECONDS,
@@ -107,19 +90,19 @@ class StoreGuard:
     @property
     def closed(self) -> bool:
         """Whether calls are made as usual: the database answers, as far as is known."""
-        return self.breaker.state == "CLOSED" and not self._outages.silence.fallen and not self._stalled()
+        return self.breaker.state == "CLOSED" and not self._outages.watchdog.expired and not self._stalled()
 
-    async def read(self, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> R:
-        """Return what is read; see `reading`."""
-        return await reading(self._outages, work, left)
+    def read(self, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> Coroutine[Any, Any, R]:
+        """Return the result of work that only reads; see `guarded`."""
+        return guarded(self._outages, work, left=left)
 
-    async def write(self, work: Coroutine[Any, Any, R], *, begun: Callable[[], bool] | None = None) -> R:
-        """Return what is written under a req_id; see `writing`."""
-        return await writing(self._outages, work, begun=begun)
+    def write(self, work: Coroutine[Any, Any, R], *, begun: Callable[[], bool] | None = None) -> Coroutine[Any, Any, R]:
+        """Return the result of work that writes under a req_id; see `guarded`."""
+        return guarded(self._outages, work, again=SAME_REQUEST, begun=begun)
 
     async def call(self, func: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return what ``func`` gives. Raises CircuitBreakerOpenError without calling it, and what it raises."""
-        if self._outages.silence.fallen or self._stalled():
+        """Return the result of ``func``. Raises its errors, and CircuitBreakerOpenError without calling it."""
+        if self._outages.watchdog.expired or self._stalled():
             raise CircuitBreakerOpenError(RETRY_SECONDS)
         if self.breaker.state == "OPEN" and self._outages.over > self._over:
             self.breaker.try_again()
@@ -135,5 +118,5 @@ class StoreGuard:
 
     def _stalled(self) -> bool:
         for begun in self._under_way.values():
-            return self._clock() - begun > _STALLED
+            return self._clock() - begun > _STALLED_SECONDS
         return False

@@ -13,7 +13,7 @@ import structlog
 
 from worldledger.aio import SingleFlight, join
 from worldledger.errors import StoreUnavailableError
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 from worldledger_service.runtime.orchestrator import Orchestrator
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Worlds:
         if self._closed:
             raise StoreUnavailableError("the service is stopping")
         opening = self._opening.begin(world_id, partial(self._start, world_id))
-        return await reading(self._store.outages, join(opening))
+        return await guarded(self._store.outages, join(opening))
 
     async def close(self) -> None:
         """Close all of them; what follows from what has happened is still written."""

@@ -129,7 +129,7 @@ class Committer:
         self._begin()
         queue.busy = True
         try:
-            with self._outages.silence.asked():
+            with self._outages.watchdog.asked():
                 status = await connection.execute(
                     statements.APPEND_ONE,
                     sealer.world_id,
@@ -240,7 +240,7 @@ class Committer:
         taken = self._take()
         self._alone = len(taken) == 1 and len(taken[0][1]) == 1
         try:
-            with self._outages.silence.asked():
+            with self._outages.watchdog.asked():
                 if self._connection is None:
                     self._connection = await self._pool.acquire()
                     await self._connection.execute(statements.FOR_COMMITTING)
@@ -320,7 +320,7 @@ class Committer:
         if not sealed:
             return
         try:
-            with self._outages.silence.asked():
+            with self._outages.watchdog.asked():
                 written = await write_groups(connection, [group for _, group, _ in sealed])
         except BaseException as error:
             self._failed(error, sealed)

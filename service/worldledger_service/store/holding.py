@@ -230,7 +230,7 @@ class Holding:
     async def _hold(self, world_id: str, calls: Sequence[_Call]) -> None:
         try:
             async for attempt in retrying(self._settings.append_deadline):
-                with attempt, self._outages.noticed(), self._outages.silence.asked():
+                with attempt, self._outages.noticed(), self._outages.watchdog.asked():
                     async with self._pool.acquire() as connection:
                         round_ = _Round(world_id, calls, self._settings.max_waiting_bytes)
                         async with transaction(connection):

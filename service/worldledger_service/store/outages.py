@@ -15,7 +15,7 @@ from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import AWAY, ENDED, explain, has_state, passes
 from worldledger_service.settings import DEFAULT_PATIENCE
-from worldledger_service.store.silence import Silence
+from worldledger_service.store.watchdog import Watchdog
 
 #: Why a database that answers takes no writes.
 _NO_WRITES: Final = {
@@ -30,10 +30,10 @@ _SPEAKS_SECONDS: Final = 30.0
 log = structlog.get_logger("worldledger.store")
 
 
-def is_outage(error: BaseException) -> bool:
-    """Tell whether the database was away, or in another's way, rather than refusing what was asked."""
+def is_worth_retrying(error: BaseException) -> bool:
+    """Return whether an error passes soon: the database was away or busy, and did not refuse the work itself."""
     if isinstance(error, StoreUnavailableError) and error.__cause__ is not None:
-        return is_outage(error.__cause__)
+        return is_worth_retrying(error.__cause__)
     return passes(error)
 
 
@@ -48,7 +48,7 @@ def leaves_doubt(error: BaseException) -> bool:
     return has_state(error, ENDED) if isinstance(error, asyncpg.PostgresError) else True
 
 
-def retrying(deadline: float, on: Callable[[Exception], bool] = is_outage) -> AsyncIterator[stamina.Attempt]:
+def retrying(deadline: float, on: Callable[[Exception], bool] = is_worth_retrying) -> AsyncIterator[stamina.Attempt]:
     """Return attempts at something that an outage may stand in the way of, soon and often, for ``deadline`` seconds."""
     # stamina's own jitter, a second, would make nearly every pause the longest.
     pauses = {"wait_initial": 0.02, "wait_jitter": 0.1, "wait_max": 0.5}
@@ -58,8 +58,8 @@ def retrying(deadline: float, on: Callable[[Exception], bool] = is_outage) -> As
 class Outages:
     """Tells the log once when the database goes away and once when it is back, whoever notices it first.
 
-    ``silence`` is told of every answer, and lets those go who wait for a database that gives none for so many seconds
-    (``patience``). ``over`` counts the outages that are over.
+    ``watchdog`` is told of every answer, and releases callers when there was none for ``patience`` seconds.
+    ``over`` counts the outages that are over.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Outages:
         self._clock = clock
         self._since: float | None = None
         self._no_writes: tuple[float, str] | None = None
-        self.silence = Silence(patience, self._probe)
+        self.watchdog = Watchdog(patience, self._probe)
         self.over = 0
 
     async def _probe(self) -> None:
@@ -104,15 +104,15 @@ class Outages:
             self._no_writes = (self._clock(), why)
         if self._since is None and _is_away(error):
             self._since = self._clock()
-            self.silence.away = True
+            self.watchdog.away = True
             log.warning("the database is away; trying again until it is back", error=explain(error, self._url).message)
 
     def answered(self) -> None:
         """Note that the database has answered."""
-        self.silence.end()
+        self.watchdog.answered()
         if self._since is not None:
             seconds, self._since = self._clock() - self._since, None
-            self.silence.away = False
+            self.watchdog.away = False
             self.over += 1
             log.warning("the database is back", seconds=round(seconds, 1))
 

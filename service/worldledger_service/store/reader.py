@@ -16,9 +16,9 @@ from worldledger.protocols import Span, WorldHead
 from worldledger_service.database.address import describe
 from worldledger_service.database.failures import explained
 from worldledger_service.store import statements
-from worldledger_service.store.outages import Outages, is_outage
-from worldledger_service.store.silence import unanswered
+from worldledger_service.store.outages import Outages, is_worth_retrying
 from worldledger_service.store.verification import verify_world
+from worldledger_service.store.watchdog import unanswered
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection
@@ -84,7 +84,7 @@ class Reader:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[PooledConnection]:
         """Lend a connection; the database's errors are raised as this project's."""
-        with explained(self._url), self._outages.silence.asked():
+        with explained(self._url), self._outages.watchdog.asked():
             async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
                 yield connection
             self._outages.answered()
@@ -92,12 +92,12 @@ class Reader:
     async def fetch(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
         """Read rows. A pooled connection that turns out to be dead is replaced, once: reading twice is harmless."""
         for last in (False, True):
-            with explained(self._url), self._outages.silence.asked():
+            with explained(self._url), self._outages.watchdog.asked():
                 async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
                     try:
                         rows = await connection.fetch(statement, *arguments)
                     except Exception as error:
-                        if last or not is_outage(error):
+                        if last or not is_worth_retrying(error):
                             raise
                         with suppress(asyncpg.InterfaceError):  # the pool may have noticed, and taken it back
                             connection.terminate()
@@ -108,7 +108,7 @@ class Reader:
 
     async def _patiently(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
         """Read rows, unless the database becomes silent: then StoreUnavailableError is raised."""
-        return await self._outages.silence.bear(self.fetch(statement, *arguments), lambda _: unanswered())
+        return await self._outages.watchdog.run(self.fetch(statement, *arguments), lambda _: unanswered())
 
     async def batches(
         self,

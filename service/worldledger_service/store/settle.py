@@ -73,7 +73,7 @@ class Settler:
                         if _needs_state(sealer, waiting):
                             with suppress(TamperedError, FoldError):  # reported under the lock, to their callers
                                 await self._states.warm(sealer)
-                        with self._outages.silence.asked():
+                        with self._outages.watchdog.asked():
                             async with self._pool.acquire(timeout=deadline) as connection:
                                 locked = _Attempt(connection, sealer, waiting, doubts, self._states)
                                 try:

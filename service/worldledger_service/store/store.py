@@ -53,7 +53,7 @@ from worldledger_service.store.event_log import EventLog
 from worldledger_service.store.holding import Holding
 from worldledger_service.store.identity import Uuids
 from worldledger_service.store.import_snapshots import ImportSnapshots
-from worldledger_service.store.outages import Outages, is_outage, retrying
+from worldledger_service.store.outages import Outages, is_worth_retrying, retrying
 from worldledger_service.store.reader import Reader, storable
 from worldledger_service.store.records import Head, WorldRecord
 from worldledger_service.store.sealing import Sealer
@@ -169,7 +169,7 @@ class Store:
         await self.holding.close()
         await self._committer.close()
         self.aside.close()
-        await self.outages.silence.close()
+        await self.outages.watchdog.close()
 
     @property
     def waiting(self) -> int:
@@ -504,7 +504,7 @@ class Store:
         return None if log is None else log.sealer
 
     def _may_pass(self, error: Exception) -> bool:
-        return is_outage(error) and not self._pool.is_closing()
+        return is_worth_retrying(error) and not self._pool.is_closing()
 
     def _sealer(self, world_id: str, authority: TimeAuthority, ruleset: Ruleset) -> Sealer:
         return Sealer(

@@ -17,7 +17,7 @@ from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import Limit, Text, check_reached, next_link, once, whole
 from worldledger_service.api.problems import ProjectionBehindError
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 from worldledger_service.store.read_models import Row
 
 from worldledger.canonical import MAX_INT
@@ -63,7 +63,7 @@ async def wait_for(found: Services, projection: Projection, world_id: str, min_s
     if min_seq is None:
         return
     try:
-        record = await reading(found.store.outages, found.store.world(world_id))
+        record = await guarded(found.store.outages, found.store.world(world_id))
     except WorldNotFoundError as error:
         raise _no_game(world_id, error.message) from None
     check_reached("min_seq", min_seq, record)
@@ -81,7 +81,7 @@ async def check_game(found: Services, projection: Projection, world_id: str) -> 
         cursor = await _cursor(found, projection, world_id, 1, 0)
         if cursor < 1:
             raise await _behind(found, projection, world_id, cursor)
-        record = await reading(found.store.outages, found.store.world(world_id))
+        record = await guarded(found.store.outages, found.store.world(world_id))
     except WorldNotFoundError as error:
         raise _no_game(world_id, error.message) from None
     if projection.rulesets is not None and record.ruleset not in projection.rulesets:
@@ -90,7 +90,7 @@ async def check_game(found: Services, projection: Projection, world_id: str) -> 
 
 async def _cursor(found: Services, projection: Projection, world_id: str, seq: int, patience: float) -> int:
     work = found.projections.wait_for(projection.name, world_id, seq, patience)
-    return await reading(found.store.outages, work)
+    return await guarded(found.store.outages, work)
 
 
 def _no_game(game_id: str, what: str) -> GameNotFoundError:
@@ -98,7 +98,7 @@ def _no_game(game_id: str, what: str) -> GameNotFoundError:
 
 
 async def _behind(found: Services, projection: Projection, world_id: str, cursor: int) -> ProjectionBehindError:
-    head = (await reading(found.store.outages, found.store.world(world_id))).head_seq
+    head = (await guarded(found.store.outages, found.store.world(world_id))).head_seq
     return ProjectionBehindError(
         f"projection {projection.name} has come to seq {cursor} of world {world_id!r}, whose head is {head}; "
         f"see /v1/projections/{projection.name}",
@@ -164,7 +164,7 @@ async def list_games(
     if not shown and not after:
         guesses: list[str] = []
         if experiment is not None:
-            guesses += await reading(found.store.outages, found.store.near_experiments(experiment))
+            guesses += await guarded(found.store.outages, found.store.near_experiments(experiment))
         if agent is not None:
             guesses += await viewed(found, lambda: models.near_agents(agent))
         page |= {"near": guesses} if guesses else {}

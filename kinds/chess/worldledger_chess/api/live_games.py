@@ -20,7 +20,7 @@ from worldledger_service.api.openapi import body_of, header, json_of, problems
 from worldledger_service.api.parameters import once
 from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import BodyRoute
-from worldledger_service.runtime.guarding import doing
+from worldledger_service.runtime.guarding import guarded
 
 from worldledger.canonical import gate
 from worldledger.errors import (
@@ -168,9 +168,9 @@ async def _make(found: Services, new: NewGame, key: str | None) -> tuple[LiveGam
     """
     again = "look for the game before you make another" if new.game_id is None else "send it again"
     try:
-        return await doing(
-            found.store.outages, arena_of(found).create(new), again, begun=arena_of(found).begins(new)
-        ), True
+        arena = arena_of(found)
+        making = guarded(found.store.outages, arena.create(new), again=again, begun=lambda: arena.begins(new))
+        return await making, True
     except (WorldExistsError, ArenaFullError):
         if key is None or new.game_id is None:
             raise

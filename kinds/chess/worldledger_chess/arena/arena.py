@@ -20,7 +20,7 @@ from uuid import UUID
 
 import structlog
 from worldledger_service.runtime.following import SharedReads
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 
 from worldledger.aio import SingleFlight, join
 from worldledger.errors import FoldError, InvalidConfigError, SimulationError, StoreUnavailableError, TamperedError
@@ -204,7 +204,7 @@ class Seats:
             if self._closed:
                 raise StoreUnavailableError("the arena is closing")
             seating = self._seating.begin(game_id, partial(self._load, game_id))
-            await reading(self._store.outages, join(seating))  # and it may have been dropped again since
+            await guarded(self._store.outages, join(seating))  # and it may have been dropped again since
 
     def retire(self, seconds: float) -> None:
         """Drop ended games from memory that were neither requested nor watched for this many seconds."""

@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Final, Self
 
 from worldledger_service.runtime.following import Follower, Read
-from worldledger_service.runtime.guarding import reading
+from worldledger_service.runtime.guarding import guarded
 
 from worldledger_chess.arena.record import Record
 
@@ -117,7 +117,7 @@ class Table(Follower):
 
     async def catch_up(self, timeout: float | None = None) -> None:
         """Wait until the record has every effect that is in the log now. Raises StoreUnavailableError."""
-        await reading(self._store.outages, self._catch_up(timeout))
+        await guarded(self._store.outages, self._catch_up(timeout))
 
     async def _catch_up(self, timeout: float | None) -> None:
         with self.in_use():

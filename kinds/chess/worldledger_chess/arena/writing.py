@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from worldledger_service.runtime.guarding import writing
+from worldledger_service.runtime.guarding import SAME_REQUEST, guarded
 
 from worldledger.effects import SCHEMA_VERSION, EffectDraft
 from worldledger.errors import IllegalEffectError, RequestConflictError, SimulationError
@@ -137,7 +137,7 @@ class Writing:
                 await table.reached(receipt.global_seq)
                 return Written(receipt.global_seq, receipt.replayed)
 
-        return await writing(self._store.outages, write(), begun=lambda: table.is_writing(request))
+        return await guarded(self._store.outages, write(), again=SAME_REQUEST, begun=lambda: table.is_writing(request))
 
     async def read_on(self, table: Table, seq: int) -> None:
         """Wait until a written effect is in the record. Raises StoreUnavailableError."""
@@ -147,7 +147,7 @@ class Writing:
                 await table.reached(seq)
 
         if table.record.seq < seq:
-            await writing(self._store.outages, read(), begun=lambda: True)
+            await guarded(self._store.outages, read(), again=SAME_REQUEST, begun=lambda: True)
 
 
 def _goes_on(ply: int) -> Callable[[WorldState], None]:

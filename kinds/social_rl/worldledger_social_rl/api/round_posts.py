@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from worldledger_service.runtime.guarding import writing
+from worldledger_service.runtime.guarding import SAME_REQUEST, guarded
 
 from worldledger.errors import (
     IllegalEffectError,
@@ -154,7 +154,7 @@ async def _append(
     log = await found.store.log(record.world_id)
     try:
         work = log.append_judged(drafts, {0: begins, 1: goes_on})
-        receipts = await writing(found.store.outages, work)
+        receipts = await guarded(found.store.outages, work, again=SAME_REQUEST)
     except InvalidEffectError as error:
         raise InvalidRunError(_problems(drafts, error)) from None
     found.metrics.appended(len(receipts))

@@ -16,7 +16,7 @@ from uuid import uuid4
 from pydantic import ConfigDict, Field, JsonValue
 from worldledger_service.api.context import Services
 from worldledger_service.api.openapi import Shape, Word, WorldName
-from worldledger_service.runtime.guarding import doing
+from worldledger_service.runtime.guarding import guarded
 
 from worldledger.canonical import MAX_INT
 from worldledger.errors import IllegalEffectError, WorldExistsError
@@ -57,7 +57,8 @@ NO_STATE: Final[dict[str, Any]] = {
 async def begin(found: Services, new: NewGame) -> Episode:
     """Begin an episode; if the opponent begins, it has moved. Raises as `Arena.create`, WorldExistsError."""
     try:
-        game = await doing(found.store.outages, arena_of(found).create(new), _AGAIN, begun=arena_of(found).begins(new))
+        arena = arena_of(found)
+        game = await guarded(found.store.outages, arena.create(new), again=_AGAIN, begun=lambda: arena.begins(new))
     except InvalidPlayerError as error:
         raise InvalidPlayerError(error.reason, "$.opponent") from None
     except WorldExistsError as error:

@@ -1,8 +1,8 @@
-"""Silence: noticing that the database answers nobody, and letting go those who wait for what needs it.
+"""The watchdog: notices that the database answers no call of this process, and releases the callers that wait for it.
 
 An outage may show at once, where connections are refused, or not at all, where the server is frozen or the network
-loses everything. Either way something is asked of the database, or tried again and again, and nobody gets an answer.
-What is under way then goes on by itself, since nothing that was sent may be given up; only its caller need not wait.
+loses everything. Either way the database is asked, or tried again and again, and nothing is answered. Work that is
+under way then goes on by itself, because nothing that was sent may be given up; only its caller need not wait.
 """
 
 from __future__ import annotations
@@ -21,63 +21,63 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: In how many steps the patience runs out.
+#: Steps in which the patience runs out.
 _STEPS: Final = 8
 #: Seconds after which a caller may ask again.
 RETRY_SECONDS: Final = 1.0
-#: Seconds in which what goes on by itself may come to its end when all is closed.
-_CLOSING: Final = 1.0
+#: Seconds in which work that goes on by itself may end when all is closed.
+_CLOSING_SECONDS: Final = 1.0
 
 log = structlog.get_logger("worldledger.store")
 
 
-class Silence:
-    """Counts for how long the database has answered nobody in this process, while something is asked of it.
+class Watchdog:
+    """Measures for how long the database has answered no call of this process while it was asked something.
 
-    ``patience``: seconds after which it has fallen silent. Time in which the event loop is held up counts for little.
-    ``probe`` asks the database something easy, on a connection of its own: it is called when half of the patience is
-    over, for a statement that takes long, or waits for a lock, is no silence. What it raises tells nothing.
+    ``patience``: seconds after which it counts as silent. Time in which the event loop is held up counts for little.
+    ``probe`` asks the database something easy on a connection of its own. It is called when half of the patience is
+    over, because a statement that takes long, or waits for a lock, is no silence. Its errors are ignored.
     """
 
     def __init__(self, patience: float, probe: Callable[[], Awaitable[object]] | None = None) -> None:
         self.patience = patience
         self._probe = probe
         self._probing: asyncio.Task[None] | None = None
-        #: whether the database is known to be away: then it counts as asked also between two tries
+        #: whether the database is known to be away: then it counts as asked also between two attempts
         self.away = False
         self._asked = 0
         self._quiet = 0.0
         self._looked_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        #: what goes on, whether its caller still waits or not
+        #: the work under way, whether its caller still waits or not
         self._working: set[asyncio.Task[Any]] = set()
-        #: those who wait for it: True once it is done, False to go
+        #: the callers that wait for it: True once it is done, False to release them
         self._waiting: set[asyncio.Future[bool]] = set()
 
     @property
-    def fallen(self) -> bool:
-        """Whether somebody waits for the database, and nobody has had an answer for as long as the patience lasts."""
+    def expired(self) -> bool:
+        """Whether calls wait for the database, and none has had an answer for as long as the patience lasts."""
         return self._quiet >= self.patience
 
     @property
     def working(self) -> int:
-        """How much is under way, whether its caller still waits or not."""
+        """How many pieces of work are under way, whether their callers still wait or not."""
         return len(self._working)
 
-    def end(self) -> None:
-        """Take note that the database has answered."""
+    def answered(self) -> None:
+        """Note that the database has answered."""
         self._quiet = 0.0
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Take note that the database is asked something until the end of the block."""
+        """Note that the database is asked something until the end of the block."""
         self._asked += 1
         try:
             yield
         finally:
             self._asked -= 1
 
-    async def bear(
+    async def run(
         self,
         work: Coroutine[Any, Any, T],
         refusal: Callable[[bool], SimulationError],
@@ -85,13 +85,13 @@ class Silence:
         *,
         within: float | None = None,
     ) -> T:
-        """Return what ``work`` gives, unless the database falls silent before, or, where given, ``within`` is over.
+        """Return the result of ``work``, unless the database falls silent first.
 
-        ``within``: the seconds for which somebody waits who stays through a silence. Then ``refusal`` says what is
-        raised, handed whether the work was begun: while the database is silent none is. What was begun goes on, and
-        what it gives is handed to ``left``. It is cancelled only with its caller.
+        With ``within`` the caller stays through a silence for so many seconds. A caller that is released gets the error
+        of ``refusal``, which is told whether the work was begun; during a silence none is. Work that was begun goes on,
+        and its result is handed to ``left``. It is cancelled only with its caller.
         """
-        if self.fallen:
+        if self.expired:
             work.close()
             raise refusal(False)
         loop = asyncio.get_running_loop()
@@ -129,11 +129,11 @@ class Silence:
         raise refusal(True)
 
     async def close(self) -> None:
-        """Give up what goes on by itself. What was to be written must have been by now, or have failed."""
+        """Cancel the work that goes on by itself. Writes must have ended by now."""
         for task in self._working:
             task.cancel()
         if self._working:
-            await asyncio.wait(self._working, timeout=_CLOSING)
+            await asyncio.wait(self._working, timeout=_CLOSING_SECONDS)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -142,7 +142,7 @@ class Silence:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._working.discard(task)
-        if not self._working:  # nobody waits, so that nobody knows; whoever comes next tries it
+        if not self._working:  # no call waits, so nothing is known; the next one tries it
             self._quiet = 0.0
 
     def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -155,13 +155,13 @@ class Silence:
             return
         loop = asyncio.get_running_loop()
         if self._asked or self.away:
-            # A timer that comes late says that this process is busy: answers may have come that nobody has seen yet.
-            # The later it is, the less it says of the database.
+            # A timer that comes late says that this process is busy: answers may have come that are not read yet.
+            # The later it is, the less it says about the database.
             step, passed = self.patience / _STEPS, loop.time() - self._looked_at
             self._quiet += passed if passed <= step else step * step / passed
             if self._probe is not None and self._probing is None and self._quiet >= self.patience / 2:
                 self._probing = loop.create_task(self._ask(self._probe))
-        if self.fallen:
+        if self.expired:
             for waiting in self._waiting:
                 _set(waiting, False)
         self._look_later(loop)
@@ -170,13 +170,13 @@ class Silence:
         try:
             with suppress(SimulationError):
                 await probe()
-                self.end()
+                self.answered()
         finally:
             self._probing = None
 
 
 def unanswered() -> StoreUnavailableError:
-    """Return the error for what could not be read."""
+    """Return the error of a read that was not answered."""
     return StoreUnavailableError("the database does not answer", retry_after_s=RETRY_SECONDS)
 
 
@@ -196,8 +196,8 @@ def _leave(task: asyncio.Task[T], left: Callable[[T], object] | None) -> None:
             if left is not None:
                 left(task.result())
         elif isinstance(error, SimulationError):
-            log.debug("what nobody waits for any more has failed", error=error.message)
+            log.debug("work whose caller has left failed", error=error.message)
         else:
-            log.error("what nobody waits for any more has failed", exc_info=error)
+            log.error("work whose caller has left failed", exc_info=error)
 
     task.add_done_callback(done)
