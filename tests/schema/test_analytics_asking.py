@@ -19,7 +19,7 @@ from .helpers import connected, write_world
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers
+pytestmark = pytest.mark.both_servers(thorough=True)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +67,7 @@ async def _refused(connection: Any, query: str, params: Any = (), **more: Any) -
 # -- answers -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.both_servers
 async def test_a_query_is_answered(service: Connection) -> None:
     """Views are found without their schema; columns have names and types, rows are the driver's values."""
     async with ask(
@@ -91,6 +92,7 @@ FORMS: list[tuple[str, list[Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.both_servers
 async def test_forms_of_queries(service: Connection, subtests: pytest.Subtests) -> None:
     """Comments, semicolons, names that come twice, no rows: whatever gives columns is a query."""
     for query, rows in FORMS:
@@ -112,6 +114,7 @@ async def test_cells(service: Connection) -> None:
     ]
 
 
+@pytest.mark.both_servers
 async def test_columns_of_domains(service: Connection) -> None:
     """They come as their base type, where PostgreSQL tells (16); else what to do is said."""
     query = "select table_name, 1::information_schema.cardinal_number from information_schema.tables where false"
@@ -247,6 +250,7 @@ ESCAPES = {
 }
 
 
+@pytest.mark.both_servers
 async def test_what_is_no_question_is_refused(service: Connection, asked_url: str) -> None:
     """It says why, the connection is as it was, and nothing was written; nor are large objects (PostgreSQL 15)."""
     said: dict[str, str] = {}

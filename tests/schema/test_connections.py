@@ -18,7 +18,7 @@ from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
 from .helpers import connected, with_database, with_user
 
-pytestmark = pytest.mark.both_servers
+pytestmark = pytest.mark.both_servers(thorough=True)
 
 
 @pytest.fixture

@@ -7,36 +7,13 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 from worldledger_service.database import schema
-from worldledger_service.database.catalogue import expected
 
 from worldledger.errors import StoreUnavailableError
 
-from .helpers import connected, undone, verdict, write_derived, write_world
+from .helpers import connected, undone, write_derived
 
 if TYPE_CHECKING:
     from .helpers import Connection
-
-
-def _without_games(lines: list[str]) -> list[str]:
-    """Leave out the tables of projections that the test has made."""
-    return [line for line in lines if "games" not in line]
-
-
-async def test_downgrade_and_back(database_url: str, catalogues: dict[str, list[str]]) -> None:
-    """Down to 0004 only what was held is dropped; up again the tables are there, empty."""
-    url = database_url
-    async with connected(url) as connection:
-        await write_world(connection, "w")
-        await write_derived(connection)
-    await schema.downgrade(url, "0004")
-    async with connected(url) as one:
-        assert _without_games(await schema.catalogue(one)) == _without_games(catalogues["0004"])
-        assert await one.fetchval("select count(*) from agent_cursors") == 1
-        assert await verdict(one) == (True, None, None)
-    await schema.upgrade(url)
-    async with connected(url) as connection:
-        assert await connection.fetchval("select count(*) from held_intents") == 0
-        assert _without_games(await schema.catalogue(connection)) == _without_games(expected())
 
 
 async def test_what_is_held_is_not_dropped(database_url: str) -> None:

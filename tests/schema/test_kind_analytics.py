@@ -20,7 +20,7 @@ from .helpers import connected, undone, write_world
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-pytestmark = pytest.mark.both_servers
+pytestmark = pytest.mark.both_servers(thorough=True)
 
 FIRST = """
 create view fair_bids as
@@ -75,12 +75,19 @@ async def _check(url: str) -> list[str]:
     return [line for line in await checking.check(url) if not line.startswith(("setting ", "reader: "))]
 
 
+async def _found(url: str) -> list[str]:
+    """Return those of kinds alone, which are a fifth of the work."""
+    async with connected(url) as connection:
+        return await of_kinds.findings(connection)
+
+
 async def _noted(url: str) -> dict[str, tuple[int, tuple[str, ...]]]:
     async with connected(url) as connection:
         records = await of_kinds.recorded(connection)
     return {kind: (record.version, record.views) for kind, record in records.items()}
 
 
+@pytest.mark.both_servers
 async def test_views_are_applied_and_proved(database_url: str, fair: Fair) -> None:
     """An upgrade makes the views of an installed kind, as the owner, for all who read; the check knows them."""
     has, brings = "the database has none of its views", "its package brings version 1"
@@ -94,52 +101,52 @@ async def test_views_are_applied_and_proved(database_url: str, fair: Fair) -> No
 
 async def test_a_newer_version_is_applied(database_url: str, fair: Fair) -> None:
     """Files beyond the version that the database has are run, once; what others made upon the views may stay."""
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     async with connected(database_url) as connection:
         await connection.execute("create view public.mine as select amount from analytics.fair_bids")
         fair.has(FIRST, SECOND)
-        (finding,) = [line for line in await _check(database_url) if line.startswith("kind ")]
+        (finding,) = await _found(database_url)
         assert finding.startswith("kind fair: the database has version 1 of its views, its package brings version 2")
         await connection.execute("drop view public.mine")
-        await schema.upgrade(database_url)
-        await schema.upgrade(database_url)
+        await of_kinds.apply(database_url)
+        await of_kinds.apply(database_url)
     assert (await _noted(database_url))["fair"] == (2, ("fair_bids", "fair_totals"))
-    assert await _check(database_url) == []
+    assert await _found(database_url) == []
     (fair.folder / "0002_views.sql").unlink()
-    (finding,) = await _check(database_url)
+    (finding,) = await _found(database_url)
     assert finding.endswith("version 2 of its views, its package brings version 1: install a newer package")
 
 
 async def test_files_that_were_changed(database_url: str, fair: Fair) -> None:
     """Another text under a version that was applied is told, and keeps later files from being run."""
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     changed = FIRST.replace("How much.", "How many.")
     fair.has(changed)
-    (finding,) = await _check(database_url)
+    (finding,) = await _found(database_url)
     assert finding.startswith("kind fair: 0001_views.sql of its package cannot be what was applied here as version 1")
     assert "run `worldledger kind drop fair --force` and `worldledger db upgrade`" in finding
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     fair.has(changed, SECOND)
     with pytest.raises(InvalidKindError) as caught:
-        await schema.upgrade(database_url)
+        await of_kinds.apply(database_url)
     assert caught.value.message == finding
     await of_kinds.drop(database_url, "fair", force=True)
-    await schema.upgrade(database_url)
-    assert await _check(database_url) == []
+    await of_kinds.apply(database_url)
+    assert await _found(database_url) == []
 
 
 async def test_a_package_that_is_gone(database_url: str, fair: Fair) -> None:
     """That views stand whose package is not installed is told; they are read as before, and dropped without it."""
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     fair.there = False
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     has = "the database has version 1 of its views, its package is not installed"
-    assert await _check(database_url) == [f"kind fair: {has}: install it, or `worldledger kind drop fair`"]
+    assert await _found(database_url) == [f"kind fair: {has}: install it, or `worldledger kind drop fair`"]
     async with connected(database_url, role="worldledger_reader") as reader:
         assert await reader.fetch("select total from analytics.fair_sums") == []
     dropped = await of_kinds.drop(database_url, "fair")
     assert (dropped.views, dropped.worlds) == (("fair_bids", "fair_sums"), 0)
-    assert await _check(database_url) == []
+    assert await _found(database_url) == []
 
 
 #: What somebody did to the views of a kind, and how a finding begins.
@@ -181,7 +188,7 @@ TAMPERINGS = {
 
 async def test_the_check_notices(database_url: str, fair: Fair, subtests: pytest.Subtests) -> None:
     """A change to the views of a kind is a finding, whichever of them it is."""
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     async with connected(database_url) as connection:
         for name, (statement, beginning) in TAMPERINGS.items():
             with subtests.test(name=name):
@@ -194,7 +201,7 @@ async def test_the_check_notices(database_url: str, fair: Fair, subtests: pytest
 
 async def test_the_names_of_the_program_are_not_hidden(database_url: str, fair: Fair) -> None:
     """A view of the program's own stays one of the catalogue, though a kind is noted to have brought it."""
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     async with connected(database_url) as connection:
         before = await schema.catalogue(connection)
         await connection.execute("update kind_analytics set views = views || array['effects'] where kind = 'fair'")
@@ -203,14 +210,14 @@ async def test_the_names_of_the_program_are_not_hidden(database_url: str, fair: 
 
 async def test_something_is_made_upon_a_view(database_url: str, fair: Fair) -> None:
     """A version that drops it is refused by naming what, whose, and what to do; nothing of the version is there."""
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     async with connected(database_url) as connection:
         user = await connection.fetchval("select current_user")
         await connection.execute("create view public.mine as select total from analytics.fair_sums")
         await connection.execute("create materialized view public.more as select * from public.mine")
         fair.has(FIRST, SECOND)
         with pytest.raises(InvalidKindError) as caught:
-            await schema.upgrade(database_url)
+            await of_kinds.apply(database_url)
         message = caught.value.message
         assert message.startswith("kind fair: 0002_views.sql cannot be applied: ")
         for view in ("mine", "more"):
@@ -222,8 +229,8 @@ async def test_something_is_made_upon_a_view(database_url: str, fair: Fair) -> N
         ):
             await of_kinds.drop(database_url, "fair", force=True)
         await connection.execute("drop view public.mine cascade")
-    await schema.upgrade(database_url)
-    assert await _check(database_url) == []
+    await of_kinds.apply(database_url)
+    assert await _found(database_url) == []
 
 
 @pytest.mark.parametrize(
@@ -246,7 +253,7 @@ async def test_files_that_cannot_be_run(database_url: str, fair: Fair, sql: str,
         views = "entity_created, entity_updated, entity_removed, move, speak_response, interact, relationship_set"
         await connection.execute(f"set search_path = analytics; drop view {views}, relationship_removed")
     with pytest.raises(InvalidKindError) as caught:
-        await schema.upgrade(database_url)
+        await of_kinds.apply(database_url)
     assert what in caught.value.message
     noted = await _noted(database_url)
     assert "fair" not in noted
@@ -263,21 +270,21 @@ async def test_files_are_numbered(fair: Fair) -> None:
 async def test_a_lock_that_is_not_to_be_had(database_url: str, fair: Fair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that waits for a reader in vain says which session it is and how it is ended."""
     monkeypatch.setattr(of_kinds, "LOCK_TIMEOUT", "300ms")
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     fair.has(FIRST, SECOND)
     async with connected(database_url) as reader, reader.transaction():
         pid = await reader.fetchval("select pg_backend_pid() from (select 1) one left join analytics.fair_bids on true")
         with pytest.raises(
             InvalidKindError, match=rf"held by PID {pid}, .*SELECT pg_terminate_backend\({pid}\) ends it"
         ):
-            await schema.upgrade(database_url)
-    await schema.upgrade(database_url)
-    assert await _check(database_url) == []
+            await of_kinds.apply(database_url)
+    await of_kinds.apply(database_url)
+    assert await _found(database_url) == []
 
 
 async def test_dropping(database_url: str, fair: Fair) -> None:
     """The views of an installed kind are dropped by force only, those of none not at all; worlds are named and stay."""
-    await schema.upgrade(database_url)
+    await of_kinds.apply(database_url)
     with pytest.raises(InvalidKindError, match="it is installed, and the next `worldledger db upgrade` makes"):
         await of_kinds.drop(database_url, "fair")
     with pytest.raises(InvalidKindError, match="no views of it; it has those of chess, fair, sandbox"):
@@ -330,10 +337,11 @@ async def test_nothing_stands_of_kinds_that_are_not_installed(
     assert await _check(new) == []
     async with connected(new) as connection:
         assert {"move_made", "turn_started"}.isdisjoint(await _views(connection))
-    left = [line.split(":")[0] for line in await _check(old)]
+    left = [line.split(":")[0] for line in await _found(old)]
     assert left == ["kind chess", "kind simulation", "kind social_rl"]
 
 
+@pytest.mark.xdist_group("revisions")
 async def test_down_and_up(database_url: str, fair: Fair, catalogues: dict[str, list[str]]) -> None:
     """A downgrade to 0008 leaves what it had: later kinds' views are dropped, and those that lack are made again."""
     await schema.upgrade(database_url)

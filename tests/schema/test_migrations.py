@@ -25,7 +25,7 @@ from worldledger.errors import SchemaVersionError, StoreUnavailableError
 from .helpers import DERIVED, TABLES, connected, with_database, write_world
 from .upgrading import elsewhere
 
-pytestmark = pytest.mark.both_servers
+pytestmark = pytest.mark.both_servers(thorough=True)
 
 
 async def _catalogue(url: str) -> list[str]:
@@ -33,12 +33,14 @@ async def _catalogue(url: str) -> list[str]:
         return await schema.catalogue(connection)
 
 
+@pytest.mark.both_servers
 async def test_migrated_equals_fresh(database_url: str, empty_database_url: str) -> None:
     """Migrations and today's definitions make the same schema, down to privileges, triggers and comments."""
     await schema.create_fresh(empty_database_url)
     assert await _catalogue(database_url) == await _catalogue(empty_database_url)
 
 
+@pytest.mark.both_servers
 async def test_snapshot_is_up_to_date(database_url: str) -> None:
     """catalogue.txt is what a migrated database has, on every version; else write it anew (see catalogue.py)."""
     assert await _catalogue(database_url) == expected()
@@ -63,6 +65,7 @@ async def test_alembic_sees_no_difference(database_url: str) -> None:
     await engine.dispose()
 
 
+@pytest.mark.both_servers
 async def test_down_and_up_again(database_url: str) -> None:
     """A downgrade to base drops everything but the roles and Alembic's table, and the way up works again."""
     whole = await _catalogue(database_url)
@@ -96,11 +99,22 @@ async def test_upgrade_twice(database_url: str) -> None:
         assert await connection.fetchval("select verified from verification")
 
 
-@pytest.mark.both_servers(thorough=True)
 async def test_upgrades_at_once(two_empty_urls: list[str]) -> None:
     """Upgrades of one database at the same moment queue up, and those of another do not get in the way."""
     other = elsewhere(two_empty_urls)
     await asyncio.gather(*(schema.upgrade(url) for url in two_empty_urls * 2))
+    assert await asyncio.to_thread(other.wait) == 0
+    for url in two_empty_urls:
+        assert await _catalogue(url) == expected()
+
+
+@pytest.mark.thorough  # of what another test has: from nothing at once; and from 0001, by one
+async def test_upgrades_from_0001_at_once(two_empty_urls: list[str]) -> None:
+    """Upgrades of two databases, each several times at the same moment, make one schema of projections in each."""
+    for url in two_empty_urls:
+        await schema.upgrade(url, "0001")
+    other = elsewhere(two_empty_urls)
+    await asyncio.gather(*(schema.upgrade(url) for url in two_empty_urls))
     assert await asyncio.to_thread(other.wait) == 0
     for url in two_empty_urls:
         assert await _catalogue(url) == expected()
@@ -125,7 +139,6 @@ async def test_a_lock_that_is_not_to_be_had(database_url: str, monkeypatch: pyte
     assert await _catalogue(database_url) == expected()
 
 
-@pytest.mark.both_servers(thorough=True)
 async def test_failed_migration_leaves_nothing(empty_database_url: str) -> None:
     """A migration that fails half-way is rolled back as a whole, and can be run again."""
     async with connected(empty_database_url) as connection:
@@ -238,6 +251,7 @@ async def test_everything_has_a_comment(database_url: str) -> None:
         assert all(row["comment"] for row in roles)
 
 
+@pytest.mark.both_servers
 async def test_views_come_back_from_a_dump(database_url: str) -> None:
     """A view made again from its own definition, as restoring a dump does, is the same, so that `check` is content."""
     async with connected(database_url) as connection:
@@ -247,6 +261,7 @@ async def test_views_come_back_from_a_dump(database_url: str) -> None:
     assert await _catalogue(database_url) == expected()
 
 
+@pytest.mark.both_servers
 async def test_owner_owns_everything(database_url: str) -> None:
     """Tables, views and functions belong to worldledger_owner, whoever migrated."""
     async with connected(database_url) as connection:

@@ -11,7 +11,7 @@ from worldledger_service.database import checking, readers, schema
 
 from .helpers import connected, with_user
 
-pytestmark = pytest.mark.both_servers
+pytestmark = pytest.mark.both_servers(thorough=True)
 
 #: What changes something, or holds somebody up, though a reader may not write.
 TRIED = (
@@ -88,6 +88,7 @@ async def _left(url: str) -> list[str]:
         return await readers.beyond_reading(connection)
 
 
+@pytest.mark.both_servers
 async def test_an_upgrade_takes_all_of_it_away(logins: dict[str, str], database_url: str) -> None:
     """A superuser's upgrade repairs an old database though it has nothing to migrate; those who need it still may."""
     assert [line for line in TRIED if not line.startswith("create table")] == await _allowed(logins["reader"])
@@ -121,6 +122,7 @@ async def test_settings_that_the_role_has_given_itself_are_listed(database_url: 
     assert await told() == []
 
 
+@pytest.mark.both_servers
 async def test_what_no_privilege_forbids_is_noted(logins: dict[str, str], database_url: str) -> None:
     """Of a login for readers `db check` notes that it can lift its timeout, and its sessions that outlast it."""
     name = logins["reader"].split("//")[1].split(":")[0]

@@ -15,7 +15,7 @@ from worldledger.errors import StoreUnavailableError
 
 from .helpers import connected, with_database, with_user, write_derived, write_world
 
-pytestmark = pytest.mark.both_servers
+pytestmark = pytest.mark.both_servers(thorough=True)
 
 NAMES = ("owner", "service", "reader", "guest")
 
@@ -54,6 +54,7 @@ async def _prepare(url: str, statements: list[str]) -> None:
             await connection.execute(statement)
 
 
+@pytest.mark.both_servers
 async def test_createrole_and_owner_of_the_database(place: Place, server_url: str) -> None:
     """A user with CREATEROLE who owns the database, and is no superuser, makes the roles and may become each."""
     async with connected(server_url) as connection:
@@ -77,6 +78,7 @@ async def test_createrole_and_owner_of_the_database(place: Place, server_url: st
     await _prepare(place.url, place.statements)
 
 
+@pytest.mark.both_servers
 async def test_user_who_may_not_make_roles(place: Place) -> None:
     """Without CREATEROLE, and with no roles there, the error says what an administrator has to run."""
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="is missing") as caught:
@@ -85,23 +87,28 @@ async def test_user_who_may_not_make_roles(place: Place) -> None:
     assert caught.value.hint == f"As an administrator: CREATE ROLE {owner} NOLOGIN; GRANT {owner} TO {place.user}"
 
 
+@pytest.mark.both_servers
 @pytest.mark.usefixtures("database_url")  # somebody migrated a database of this cluster before
 async def test_user_who_was_granted_the_roles(place: Place, server_url: str) -> None:
-    """An administrator can make the roles and grant them: then a whole migration works, as does the service."""
+    """An administrator makes the roles and grants them: then the way up, the service, and the way down and up work."""
     with pytest.raises(StoreUnavailableError, match="GRANT worldledger_owner TO " + place.user):
         await schema.upgrade(place.url)
     async with connected(server_url) as connection:
         roles = ", ".join(f"worldledger_{name}" for name in NAMES)
         await connection.execute(f"grant {roles} to {place.user}")
     await schema.upgrade(place.url)
-    assert [line for line in await schema.check(place.url) if not line.startswith(("setting ", "reader: "))] == []
     async with connected(place.url, role=guards.SERVICE_ROLE) as connection:
         await write_world(connection, "w")
+        await write_derived(connection)
     await schema.upgrade(place.url)
     async with connected(place.url) as connection:
         assert await connection.fetchval("select verified from verification")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute("update effects set kind = 'Other'")
+        await schema.downgrade(place.url, "0001")
+        assert await connection.fetchval("select to_regnamespace('projections') is null")
+    await schema.upgrade(place.url)
+    assert [line for line in await schema.check(place.url) if not line.startswith(("setting ", "reader: "))] == []
 
 
 @pytest.mark.usefixtures("database_url")
@@ -112,22 +119,6 @@ async def test_user_who_does_not_own_the_database(place: Place, server_url: str,
         await connection.execute(f"grant {roles} to {place.user}")
     with pytest.raises(StoreUnavailableError, match=r"permission denied for schema public|Migrate as the owner"):
         await schema.upgrade(with_user(empty_database_url, place.user, "pw"))
-
-
-@pytest.mark.usefixtures("database_url")
-async def test_owner_of_the_database_goes_down_and_up(place: Place, server_url: str) -> None:
-    """An ordinary user who owns the database and is in the roles makes the schema of projections, and drops it."""
-    async with connected(server_url) as connection:
-        await connection.execute(f"grant {', '.join(f'worldledger_{name}' for name in NAMES)} to {place.user}")
-    await schema.upgrade(place.url)
-    async with connected(place.url, role=guards.SERVICE_ROLE) as connection:
-        await write_world(connection, "w")
-        await write_derived(connection)
-    await schema.downgrade(place.url, "0001")
-    async with connected(place.url) as connection:
-        assert await connection.fetchval("select to_regnamespace('projections') is null")
-    await schema.upgrade(place.url)
-    assert [line for line in await schema.check(place.url) if not line.startswith(("setting ", "reader: "))] == []
 
 
 @pytest.mark.usefixtures("database_url")
@@ -170,6 +161,7 @@ async def test_up_to_date_needs_no_owner(place: Place, server_url: str, database
     await schema.upgrade(with_user(database_url, place.user, "pw"))
 
 
+@pytest.mark.both_servers
 async def test_two_databases_at_once(two_empty_urls: list[str], place: Place, server_url: str) -> None:
     """Two databases of one cluster that are prepared at the same moment both find their roles."""
     urls = [*two_empty_urls, with_database(server_url, place.user)]
@@ -183,6 +175,7 @@ async def test_two_databases_at_once(two_empty_urls: list[str], place: Place, se
                     await database.execute(f"drop owned by {place.prefix}{name}")
 
 
+@pytest.mark.both_servers
 async def test_roles_cannot_log_in_or_more(database_url: str) -> None:
     """The four roles have no login and no power over the cluster, and are in no other role."""
     async with connected(database_url) as connection:

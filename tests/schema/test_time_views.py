@@ -1,27 +1,15 @@
-"""Revision 0006 has columns for what the log says of time; a downgrade gives the views of before."""
+"""The views have columns for what the log says of time."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-from worldledger_service.database import schema
-from worldledger_service.database.catalogue import expected
 from worldledger_service.store import Store
 
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
 
 from .helpers import connected
-
-
-async def test_downgrade_and_back(database_url: str, catalogues: dict[str, list[str]]) -> None:
-    """Down to 0005 the schema is that of a database that never went further, and the way up works again."""
-    await schema.downgrade(database_url, "0005")
-    async with connected(database_url) as connection:
-        assert await schema.catalogue(connection) == catalogues["0005"]
-    await schema.upgrade(database_url)
-    async with connected(database_url) as connection:
-        assert await schema.catalogue(connection) == expected()
 
 
 def _draft(kind: str, payload: dict[str, Any], source_id: str = "worldledger", **fields: Any) -> EffectDraft:
