@@ -54,7 +54,7 @@ FIRST = ("shipping", "arena", "faults", "projections")
 
 
 #: Without ``--thorough``, properties are tried with this part of their examples, but with no fewer than these.
-SHARE, FEWEST = 5, 10
+SHARE, FEWEST = 10, 5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -42,9 +43,33 @@ def _shares(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, make_database: Callable[..., str]) -> str:
-    """Return a superuser's address of a migrated database: the test's own, or that which the file's tests share."""
-    return str(request.getfixturevalue("shared_url")) if _shares(request) else make_database()
+def database_url(request: pytest.FixtureRequest, servers: Servers, server_kind: str) -> Iterator[str]:
+    """Return a superuser's address of a migrated database: the test's own, or that which the file's tests share.
+
+    Where the projections are read they have their tables already.
+    """
+    if _shares(request):
+        yield str(request.getfixturevalue("shared_url"))
+        return
+    read = {"played", "game"} & set(request.fixturenames)
+    url = servers.create(server_kind, request.getfixturevalue("built") if read else servers.template(server_kind))
+    yield url
+    servers.drop(server_kind, url)
+
+
+@pytest.fixture(scope="session")
+def built(servers: Servers, server_kind: str) -> Iterator[str]:
+    """Return the name of a database without worlds to clone, in which every projection has its table."""
+    url = servers.create(server_kind, servers.template(server_kind))
+
+    async def build() -> None:
+        made = create_app(settings(), url)
+        async with made.router.lifespan_context(made):
+            await catch_up(made.state.services)
+
+    asyncio.run(build())
+    yield urlsplit(url).path[1:]
+    servers.drop(server_kind, url)
 
 
 @pytest.fixture

@@ -117,13 +117,16 @@ _ALL_SORTS = ["/v1/worlds/town", PATH, f"{PATH}/1", "/v1/worlds/town/verificatio
 _ALL_SORTS += ["/v1/worlds/town/diff?from_seq=1", "/v1/worlds/town/snapshots", "/v1/projections", "/metrics"]
 
 
-async def test_odd_headers_do_no_harm(client: httpx2.AsyncClient, world: str, subtests: pytest.Subtests) -> None:
+async def test_odd_headers_do_no_harm(
+    client: httpx2.AsyncClient, world: str, subtests: pytest.Subtests, thorough: bool
+) -> None:
     """Headers full of nonsense are refused or passed over, never a 5xx."""
     odd = [b"\xff\xfe", b"", b",,,", b'"', b"W/", b"*;q=x", b"9" * 5000, b"\xc3\xa9", b"a=b; c"]
-    for name in (b"Accept", b"If-None-Match", b"Content-Type", b"Idempotency-Key", b"Last-Event-ID", b"Range"):
-        for value in odd:
+    names = (b"Accept", b"If-None-Match", b"Content-Type", b"Idempotency-Key", b"Last-Event-ID", b"Range")
+    for first, name in enumerate(names):
+        for n, value in enumerate(odd, first):  # each name at each route, and each value too
             with subtests.test(name=name, value=value[:20]):
-                for path in _ALL_SORTS:
+                for path in _ALL_SORTS if thorough else [_ALL_SORTS[n % len(_ALL_SORTS)]]:
                     assert (await client.get(path, headers=[(name, value)])).status_code in {200, 304}
                 response = await client.post(PATH, json=draft(), headers=[(name, value)])
                 assert response.status_code in {200, 201, 415, 422}

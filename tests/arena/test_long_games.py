@@ -49,7 +49,7 @@ def _rated(board: chess.Board, move: chess.Move, seen: Counter[str]) -> tuple[bo
 
 async def test_a_long_game(opening: Opening, thorough: bool) -> None:
     """A game of very many moves is read, played on, left and read again like any other."""
-    plies = 2000 if thorough else 300
+    plies = 2000 if thorough else 160
     moves = _long_game(plies)
     drafts: list[Any] = [
         {"kind": "MoveMade", "payload": {"uci_notation": move}, "source_id": "op", "schema_version": "1.0.0"}

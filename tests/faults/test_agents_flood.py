@@ -30,7 +30,7 @@ _POLICIES: Final[tuple[BackpressurePolicy, ...]] = ("defer", "shed_oldest", "dro
 @pytest.fixture
 def each(thorough: bool) -> int:
     """Return the intents of each agent: over HTTP one half, over its socket the other."""
-    return 1000 if thorough else 60
+    return 1000 if thorough else 40
 
 
 def _config(policy: BackpressurePolicy, each: int) -> OrchestratorConfig:

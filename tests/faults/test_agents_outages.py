@@ -27,7 +27,7 @@ _AGENTS: Final = ("ada", "bea", "cy")
 #: Appends give up soon, and then the database is left alone for a moment.
 _CONFIG: Final = OrchestratorConfig(staleness_threshold=PATIENT, breaker_failures=2, breaker_recovery_s=0.5)
 _DEADLINE: Final = 0.3
-_ENOUGH: Final = 20
+_ENOUGH: Final = 8
 
 
 def cut(proxy: Proxy) -> None:

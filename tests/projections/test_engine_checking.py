@@ -180,7 +180,7 @@ async def test_a_check_during_appends(
 
     async with running(engine):
         writing = asyncio.get_running_loop().create_task(write())
-        for _ in range(5 if thorough else 2):
+        for _ in range(5 if thorough else 1):
             await assert_verified(engine, "counts", "said", "things")
         stop.set()
         await writing

@@ -46,7 +46,7 @@ async def test_what_was_appended_is_in_the_rows(store: Store, pool: Any, make_en
     await assert_verified(engine, "counts", "said", "things")
 
 
-@pytest.mark.parametrize("batch", [1, 3, 50])
+@pytest.mark.parametrize("batch", [1, pytest.param(3, marks=pytest.mark.thorough), 50])
 async def test_batches_of_any_size_give_the_same_rows(
     batch: int, store: Store, pool: Any, make_engine: Any, worlds: Any
 ) -> None:

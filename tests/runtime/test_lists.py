@@ -179,7 +179,7 @@ async def test_what_others_do_makes_the_rest_of_a_list_stale(opening: Opening) -
     await world.register_agent("far", near(1.0))
     context = await head_of(world)
     names = ["a", "b", "far"]
-    listed = [whole(names[n % 3], context, **speak(str(n))) for n in range(300)]
+    listed = [whole(names[n % 3], context, **speak(str(n))) for n in range(120)]
     submitting = asyncio.create_task(world.submit_intents(listed))
     await wait_for(lambda: world._follower.seq > context + 40, "some of them were seen")
     said = (await world.broadcast_event(message())).global_seq
@@ -191,7 +191,7 @@ async def test_what_others_do_makes_the_rest_of_a_list_stale(opening: Opening) -
     assert {result.code for result in refusals} == {"stale_context"}
     assert {result.expected_seq for result in refusals if isinstance(result, StaleContextError)} == {said}
     texts = [effect["payload"]["text"] for effect in await effects(world, "Speak")]
-    assert texts == [str(n) for n in range(300) if isinstance(results[n], Accepted)]
+    assert texts == [str(n) for n in range(120) if isinstance(results[n], Accepted)]
     assert await world.submit_intents([whole("a", said)])
 
 

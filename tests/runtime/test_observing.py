@@ -37,7 +37,7 @@ from .stories import AGENTS, POLICIES, register_all, story
 async def test_deltas_lead_to_the_view_at_each_seq(world: Orchestrator) -> None:
     """An initial view and the deltas since, applied by jsonpatch, are what the policy makes of the state there."""
     await register_all(world)
-    for each in story(60):
+    for each in story(30):
         await world.broadcast_event(each)
     head = await head_of(world)
     for name in AGENTS:

@@ -76,7 +76,7 @@ async def test_what_was_seen_live_is_what_the_log_gives(
     fresh_url: str, database_url: str, world_id: str, thorough: bool
 ) -> None:
     """Live, from the log, after a restart, from snapshots, in another process and from an import: the same bytes."""
-    every = 1 if thorough else 8
+    every = 1 if thorough else 12
     await create(database_url, world_id, _config())
     async with opened(database_url, world_id) as world, opened(database_url, world_id) as other:
         for name in ("Ann", "Bob", "Café"):
