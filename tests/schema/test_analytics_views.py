@@ -241,13 +241,13 @@ async def test_who_logs_in_as_the_reader(server_url: str) -> None:
     async with connected(server_url) as admin:
         try:
             async with admin.transaction():
-                for statement in guards.ROLES:
+                for statement in guards.roles():
                     await admin.execute(statement.replace("worldledger_", prefix))
             await admin.execute(f"alter role {prefix}reader login password 'pw'")
             # What an administrator has chosen stays when somebody migrates again.
             await admin.execute(f"alter role {prefix}reader set statement_timeout = '5min'")
             async with admin.transaction():
-                for statement in guards.ROLES:
+                for statement in guards.roles():
                     await admin.execute(statement.replace("worldledger_", prefix))
             async with connected(with_user(server_url, f"{prefix}reader", "pw")) as reader:
                 shown = {

@@ -30,8 +30,8 @@ class Place:
 
     @property
     def statements(self) -> list[str]:
-        """The statements of ``guards.ROLES``, for those roles."""
-        return [statement.replace("worldledger_", self.prefix) for statement in guards.ROLES]
+        """The statements of ``guards.roles()``, for those roles."""
+        return [statement.replace("worldledger_", self.prefix) for statement in guards.roles()]
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What a reader's login may do besides reading, and how it is taken away.
 
-A login has settings (read-only, timeouts: `guards.ROLES`), but whoever is logged in may set them otherwise. So they
+A login has settings (read-only, timeouts: `guards.roles`), but whoever is logged in may set them otherwise. So they
 are no wall: what a reader must not do has to be refused by privileges. PostgreSQL gives three things to everybody that
 change something or hold somebody up: temporary tables, large objects, and advisory locks, for one of which migrations
 wait. The first is the database owner's to take away, the others belong to the superuser: what could not be taken is
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from worldledger_service.database.guards import OWNER_ROLE, READER_ROLE, READER_SETTINGS, SERVICE_ROLE
+from worldledger_service.database.guards import OWNER_ROLE, READER_ROLE, READER_SETTINGS, SERVICE_ROLE, statements
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import Connection
@@ -46,36 +46,6 @@ _FUNCTIONS: Final = {
     ),
     "messages in the write-ahead log": ("pg_logical_emit_message",),
 }
-_NAMES: Final = ", ".join(f"'{name}'" for names in _FUNCTIONS.values() for name in names)
-
-#: To be run by whoever upgrades; what that user may not do stays as it is. What is right already is not touched.
-BOUNDS: Final = f"""
-do $readers$
-declare
-    what regprocedure;
-begin
-    if has_database_privilege('worldledger_reader', current_database(), 'temporary') then
-        begin
-            execute format('grant temporary on database %I to worldledger_owner, worldledger_service',
-                           current_database());
-            execute format('revoke temporary on database %I from public', current_database());
-        exception
-            when insufficient_privilege or internal_error then null;
-        end;
-    end if;
-    for what in
-        select oid from pg_catalog.pg_proc
-        where pronamespace = 'pg_catalog'::regnamespace and proname in ({_NAMES})
-          and pg_has_role(proowner, 'usage') and has_function_privilege('worldledger_reader', oid, 'execute')
-    loop
-        if what = 'pg_advisory_xact_lock(bigint)'::regprocedure then
-            execute format('grant execute on function %s to worldledger_owner', what);  -- for the migrations
-        end if;
-        execute format('revoke execute on function %s from public', what);
-    end loop;
-end
-$readers$
-"""
 
 #: What a reader may do all the same: which kind of thing ($1 the kinds, $2 the names of functions).
 _LEFT: Final = """
@@ -98,6 +68,13 @@ where d.setrole = (select oid from pg_catalog.pg_roles where rolname = 'worldled
   and d.setdatabase in (0, (select oid from pg_catalog.pg_database where datname = current_database()))
 order by split_part(s.setting, '=', 1), d.setdatabase desc
 """
+
+
+def bounds() -> str:
+    """Return the statement that takes away what readers may do beyond reading, as far as the user may."""
+    functions = ", ".join(f"'{name}'" for names in _FUNCTIONS.values() for name in names)
+    (statement,) = statements("readers", functions=functions)
+    return statement
 
 
 async def other_settings(connection: Connection) -> list[str]:

@@ -1,6 +1,6 @@
 """The schema as a whole: migrate a database, make a fresh one, and tell whether one is as it should be.
 
-The roles come first, in a transaction of their own, by whoever migrates (``guards.ROLES``); everything after
+The roles come first, in a transaction of their own, by whoever migrates (``guards.roles``); everything after
 that is done under the owner's role. Alembic gets a connection that is already so.
 """
 
@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from worldledger.errors import SchemaVersionError
-from worldledger_service.database import delivery, guards, holding, kind_analytics, projecting, readers, verification
+from worldledger_service.database import guards, readers, verification
 from worldledger_service.database.address import describe
 from worldledger_service.database.analytics import of_kinds
 from worldledger_service.database.analytics import schema as analytics
@@ -137,7 +137,7 @@ async def _prepare(url: str, revision: str) -> bool:
             if state.status == "current" and revision in {"head", state.head}:
                 return False
             async with connection.transaction():
-                for statement in guards.ROLES:
+                for statement in guards.roles():
                     await connection.execute(statement)
             return True
     finally:
@@ -148,7 +148,7 @@ async def upgrade(url: str, revision: str = "head") -> None:
     """Bring a database to a revision; a database that is there already is left as it is.
 
     Two upgrades at once queue up; the second finds nothing to do. All or nothing. What readers may do beyond reading is
-    taken away at every upgrade, as far as the user may (`readers.BOUNDS`). In a database that is up to date, views,
+    taken away at every upgrade, as far as the user may (`readers.bounds`). In a database that is up to date, views,
     functions, triggers and privileges that are missing or changed are made again.
     At the newest revision the views that the installed kinds of worlds bring are applied, too, those of each kind by
     themselves (`analytics.of_kinds`).
@@ -178,7 +178,7 @@ async def _remake(url: str) -> None:
                 return
             with suppress(asyncpg.InsufficientPrivilegeError):  # `check` lists what stays
                 async with connection.transaction():
-                    await connection.execute(guards.TURN)
+                    await connection.execute(guards.turn())
                     await connection.execute(f"set local role {guards.OWNER_ROLE}")
                     for statement in _made():
                         await _make_again(connection, statement)
@@ -213,8 +213,8 @@ async def _bound_readers(url: str) -> None:
                 return
             with suppress(asyncpg.InsufficientPrivilegeError):  # `check` lists what stays
                 async with connection.transaction():
-                    await connection.execute(guards.TURN)
-                    await connection.execute(readers.BOUNDS)
+                    await connection.execute(guards.turn())
+                    await connection.execute(readers.bounds())
     finally:
         await connection.close()
 
@@ -233,20 +233,9 @@ async def downgrade(url: str, revision: str) -> None:
 def _made() -> list[str]:
     """Return the statements that make all but the tables."""
     return [
-        *verification.VIEWS,
-        *guards.TRIGGERS,
-        *guards.PRIVILEGES,
-        *guards.COMMENTS,
-        *verification.COMMENTS,
-        *projecting.SCHEMA,
-        *projecting.PRIVILEGES,
-        *projecting.COMMENTS,
-        *delivery.PRIVILEGES,
-        *delivery.COMMENTS,
-        *holding.PRIVILEGES,
-        *holding.COMMENTS,
-        *kind_analytics.PRIVILEGES,
-        *kind_analytics.COMMENTS,
+        *verification.statements(),
+        *guards.statements("log"),
+        *guards.statements("tables"),
         *analytics.statements(),
     ]
 
@@ -259,7 +248,7 @@ async def create_fresh(url: str) -> None:
         for statement in _made():
             connection.exec_driver_sql(statement)
         command.stamp(_config(connection), "head")
-        for statement in guards.VERSION_TABLE:
+        for statement in guards.statements("version_table"):
             connection.exec_driver_sql(statement)
 
     await _prepare(url, "head")

@@ -24,7 +24,7 @@ from worldledger.kinds import installed
 from worldledger_service.database import catalogue
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import explained
-from worldledger_service.database.guards import GUEST_ROLE, OWNER_ROLE, READER_ROLE, SERVICE_ROLE, TURN
+from worldledger_service.database.guards import GUEST_ROLE, OWNER_ROLE, READER_ROLE, SERVICE_ROLE, turn
 from worldledger_service.database.lock_holders import holders_of, name_holders
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ async def apply(url: str) -> None:
                 try:
                     async with connection.transaction():
                         if bring.kind in damaged:
-                            await connection.execute(TURN)
+                            await connection.execute(turn())
                             await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
                             await _drop(connection, damaged[bring.kind])
                         await _apply(connection, bring)
@@ -222,7 +222,7 @@ async def _damaged(connection: Connection) -> dict[str, Recorded]:
 
 
 async def _apply(connection: Connection, bring: Analytics) -> None:
-    await connection.execute(TURN)
+    await connection.execute(turn())
     await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
     record = (await recorded(connection)).get(bring.kind)
     version, own = _version(record), set(record.views if record else ())
@@ -274,7 +274,7 @@ async def drop(url: str, kind: str, *, force: bool = False) -> Dropped:
         with explained(url):
             await connection.execute(f"set role {OWNER_ROLE}")
             async with connection.transaction():
-                await connection.execute(TURN)
+                await connection.execute(turn())
                 await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
                 records = await recorded(connection)
                 if kind not in records:
