@@ -28,6 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
+from worldledger.aio import first_of
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger.kinds import parts
 from worldledger_service.api import (
@@ -333,18 +334,15 @@ class _Server(uvicorn.Server):
 async def _until_stopped(server: _Server, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until the server stops; whatever else ends this, a graceful stop comes first."""
     running = asyncio.create_task(server.serve(sockets=[listener]))
-    listening = asyncio.create_task(server.listening.wait())
     try:
-        await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
-        if listening.done():
+        await first_of(asyncio.wait({running}), server.listening.wait())
+        if server.listening.is_set():
             ready()
         await asyncio.shield(running)
     except BaseException:
         server.should_exit = True
         await running
         raise
-    finally:
-        listening.cancel()
 
 
 @contextlib.contextmanager

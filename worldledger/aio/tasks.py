@@ -13,7 +13,8 @@ T = TypeVar("T")
 async def first_of(*works: Coroutine[Any, Any, Any], timeout: float | None = None) -> list[asyncio.Task[Any] | None]:
     """Run all until the first has ended, or for ``timeout`` seconds; then cancel the others and wait for them.
 
-    Returns a task for each, in their order, or None for one that had not ended. An error is left in its task.
+    Returns a task for each, in their order, or None for one that had not ended or was cancelled. Errors stay in the
+    tasks.
     """
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(work) for work in works]
@@ -24,7 +25,7 @@ async def first_of(*works: Coroutine[Any, Any, Any], timeout: float | None = Non
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-    return [task if task in ended else None for task in tasks]
+    return [task if task in ended and not task.cancelled() else None for task in tasks]
 
 
 async def all_of(works: Iterable[Coroutine[Any, Any, object]]) -> None:

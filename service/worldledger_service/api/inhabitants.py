@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
 from worldledger import observation
+from worldledger.aio import first_of
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
@@ -165,22 +166,10 @@ async def within(
 ) -> _T | None:
     """Await something for so many seconds; return None if it has not come, the client has left or the service stops.
 
-    What is awaited must stand being cancelled.
+    It is cancelled then.
     """
-    loop = asyncio.get_running_loop()
-    wanted = loop.create_task(awaited)
-    others: list[asyncio.Task[Any]] = [
-        loop.create_task(disconnected(request.receive)),
-        loop.create_task(stopping.wait()),
-    ]
-    watched: set[asyncio.Task[Any]] = {wanted, *others}
-    try:
-        await asyncio.wait(watched, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in watched:
-            task.cancel()
-        await asyncio.wait(watched)
-    return None if wanted.cancelled() else wanted.result()
+    wanted, *_ = await first_of(awaited, disconnected(request.receive), stopping.wait(), timeout=seconds)
+    return None if wanted is None else wanted.result()
 
 
 # -- views and deltas as they are written: the same bytes for the same one ---------------------------------

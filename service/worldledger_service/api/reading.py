@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worldledger.aio import first_of
 from worldledger.canonical import MAX_INT
 from worldledger.chain import Position, StoredEffect
 from worldledger.errors import EffectNotFoundError
@@ -503,24 +504,16 @@ async def begun(source: AsyncGenerator[bytes, None], chunks: int, least: int = 0
 
 async def until_stopped(source: AsyncGenerator[bytes, None], stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
     """Return the chunks of a stream; raises StoppingError once the service stops: what is cut must not look whole."""
-    stopped = asyncio.get_running_loop().create_task(stopping.wait())
-    coming: asyncio.Task[bytes | None] | None = None
-    try:
-        while True:
-            coming = asyncio.get_running_loop().create_task(_next(source))
-            await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if not coming.done():
-                raise StoppingError("the service stops")
+    async with aclosing(source):
+        while not stopping.is_set():
+            coming, _ = await first_of(_next(source), stopping.wait())
+            if coming is None:
+                break
             chunk = coming.result()
             if chunk is None:
                 return
             yield chunk
-    finally:
-        tasks = {stopped} if coming is None else {stopped, coming}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await source.aclose()
+    raise StoppingError("the service stops")
 
 
 async def _next(source: AsyncGenerator[bytes, None]) -> bytes | None:

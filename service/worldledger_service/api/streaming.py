@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
 
 import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from worldledger.aio import first_of
 
 log = structlog.get_logger("worldledger.api")
 
@@ -56,24 +57,14 @@ class Stream(Response):
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        loop = asyncio.get_running_loop()
-        sending = loop.create_task(self._send(send))
-        leaving = loop.create_task(disconnected(receive))
-        watched: set[asyncio.Task[Any]] = {sending, leaving}
-        if self._stopping is not None:
-            watched.add(loop.create_task(self._stopping.wait()))
-        try:
-            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in watched:
-                task.cancel()
-            await asyncio.wait(watched)
-        if sending in done:
-            error = sending.exception()
+        stopped = () if self._stopping is None else (self._stopping.wait(),)
+        sent, left, *_ = await first_of(self._send(send), disconnected(receive), *stopped)
+        if sent is not None:
+            error = sent.exception()
             if error is not None:
                 log.warning("a stream broke off", path=scope["path"], kind=type(error).__name__, error=str(error))
                 raise StreamAbortedError(str(error)) from error
-        elif leaving not in done:
+        elif left is None:
             await send(_END)
 
     async def _send(self, send: Send) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
+from worldledger.aio import first_of, running
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.cli.connect import Target, database, opened, own, target
 from worldledger_service.cli.layout import put_rows
@@ -137,17 +138,6 @@ async def _feeding(url: str, settings: Settings, store: Store, names: Sequence[s
     only = [projections[name] for name in names]
     async with Engine.open(store, url, settings, only=only, holder=holder) as found:
         yield Feeding(store, found, url, holder)
-
-
-@asynccontextmanager
-async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run a coroutine beside the block, and cancel it at the end."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 # -- projections status --------------------------------------------------------------------------------------
@@ -679,12 +669,9 @@ async def _feed(feeding: Feeding, *, quiet: bool) -> None:
     if not quiet:
         say("feeding the projections (Ctrl-C stops it)")
     with _stopping() as stopped:
-        async with running(feeding.engine.run()) as feeder:
-            ended = asyncio.create_task(stopped.wait())
-            await asyncio.wait({feeder, ended}, return_when=asyncio.FIRST_COMPLETED)
-            ended.cancel()
-            if feeder.done():
-                feeder.result()
+        fed, _ = await first_of(feeding.engine.run(), stopped.wait())
+        if fed is not None:
+            fed.result()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
 
+from worldledger.aio import all_of
 from worldledger.errors import StoreUnavailableError, TamperedError
 from worldledger_service.cli.connect import Target, database, opened, target, typed, with_store
 from worldledger_service.cli.layout import Piece, put_lines, screen_width, shown
@@ -475,13 +476,7 @@ async def replay_worlds(store: Store, job: Job, tell: Callable[[News], None]) ->
             outcome = await _replay(store, name, progress)
             tell(News(place, done if isinstance(outcome, str) else outcome.effects, outcome))
 
-    tasks = [asyncio.create_task(one_after_another()) for _ in range(min(_AT_ONCE, len(job)))]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await all_of(one_after_another() for _ in range(min(_AT_ONCE, len(job))))
 
 
 async def _replay(store: Store, name: str, progress: Callable[[int, int], None]) -> Outcome:

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from worldledger.aio import all_of
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -53,13 +54,7 @@ async def share_out(
     waiting = deque(jobs)
     settings = settings.model_copy(update={"pool_size": CONNECTIONS, "database_url": None})
     with started(_work, (url, settings, work), count) as workers:
-        tasks = [asyncio.create_task(_drive(*worker, waiting, heard)) for worker in workers]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await all_of(_drive(*worker, waiting, heard) for worker in workers)
 
 
 async def _drive(

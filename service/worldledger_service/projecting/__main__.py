@@ -19,6 +19,7 @@ from typing import Any, Final
 import structlog
 import uvloop
 
+from worldledger.aio import first_of, running
 from worldledger.errors import SimulationError
 from worldledger_service.garbage import relax_gc
 from worldledger_service.logs import log_to_stderr
@@ -44,15 +45,13 @@ async def _run() -> None:
         return  # the parent is gone already
     order: dict[str, Any] = json.loads(first)
     settings = Settings(**order["settings"])
-    async with Store.open(order["url"], settings) as store, Engine.open(store, order["url"], settings) as fed:
-        feeding = loop.create_task(fed.run())
-        reporting = loop.create_task(_report(fed))
-        listening = loop.create_task(_listen(orders, fed))
-        await asyncio.wait({feeding, listening}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (feeding, reporting, listening):
-            task.cancel()
-        await asyncio.wait({feeding, reporting, listening})
-        if not feeding.cancelled():
+    async with (
+        Store.open(order["url"], settings) as store,
+        Engine.open(store, order["url"], settings) as fed,
+        running(_report(fed)),
+    ):
+        feeding, _ = await first_of(fed.run(), _listen(orders, fed))
+        if feeding is not None:
             feeding.result()
 
 

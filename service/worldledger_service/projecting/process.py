@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from worldledger.aio import Backoff
+from worldledger.aio import Backoff, running
 from worldledger_service.projecting.engine import Counters
 
 if TYPE_CHECKING:
@@ -51,14 +51,12 @@ class ProjectorProcess:
     async def beside(cls, database_url: str, settings: Settings) -> AsyncIterator[ProjectorProcess]:
         """Feed for the length of the block."""
         projector = cls(database_url, settings)
-        task = asyncio.get_running_loop().create_task(projector._keep())
-        try:
-            yield projector
-        finally:
-            if projector._telling is not None:
-                projector._telling.cancel()
-            task.cancel()
-            await asyncio.wait({task})
+        async with running(projector._keep()):
+            try:
+                yield projector
+            finally:
+                if projector._telling is not None:
+                    projector._telling.cancel()
 
     def wake(self) -> None:
         """Report an append, so that it is seen before the next poll."""

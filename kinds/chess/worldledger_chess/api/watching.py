@@ -34,6 +34,7 @@ from worldledger_service.api.routing import EscapedRoute, EscapedWebSocketRoute
 from worldledger_service.api.ws.connection import MOST_UNREADABLE
 from worldledger_service.api.ws.messages import SUBPROTOCOL, write, write_problem
 
+from worldledger.aio import first_of
 from worldledger.canonical import MAX_INT, gate
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError, SimulationError, StoreUnavailableError
@@ -149,21 +150,14 @@ class _Watcher:
             self._found.metrics.socket(-1)
 
     async def _serve(self) -> _End | None:
-        """Serve until something ends it; give why, or None where the client has left."""
-        loop = asyncio.get_running_loop()
-        working = [loop.create_task(work) for work in (self._tell(), self._read(), self._look(), self._stopped())]
-        try:
-            await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in working:
-                task.cancel()
-            await asyncio.wait(working)
-        for task in working:
-            if task.cancelled():
+        """Serve until something ends it; return why, or None if the client has left."""
+        for task in await first_of(self._tell(), self._read(), self._look(), self._stopped()):
+            if task is None:
                 continue
             error = task.exception()
             if error is None:
-                return task.result()
+                end: _End | None = task.result()
+                return end
             if isinstance(error, StoreUnavailableError):
                 return _STOPPING
             log.error("watching a game broke off", path=self._instance, exc_info=error)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from worldledger.aio import Backoff
+from worldledger.aio import Backoff, first_of
 from worldledger.errors import (
     IllegalEffectError,
     RecoveryAction,
@@ -99,14 +99,10 @@ class Driver:
         remaining = None if deadline is None else max(deadline - self._clock(), 0.0)
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        asked = loop.create_task(player.move(record.position(remaining_s=remaining)))
-        try:
-            await self._until_answered(asked, ply)
-        finally:
-            if not asked.done():
-                asked.cancel()
-                await asyncio.gather(asked, return_exceptions=True)
-        if asked.cancelled():
+        asked, gone = await first_of(player.move(record.position(remaining_s=remaining)), self._gone(ply))
+        if asked is None:
+            if gone is not None:
+                gone.result()
             return True  # the game has gone on without the answer
         error = asked.exception()
         thinking_time = round(loop.time() - begun, 6)
@@ -122,19 +118,11 @@ class Driver:
         log.warning(NO_MOVE, game_id=record.game_id, ply=ply, error=failure.message)
         return await self._write(lambda: self._moving.fail(self._table, colour, failure, req_id=req_id, ply=ply), ply)
 
-    async def _until_answered(self, asked: asyncio.Task[str], ply: int) -> None:
-        """Wait for a player's answer, as long as the game waits for it."""
+    async def _gone(self, ply: int) -> None:
+        """Wait until the game no longer waits for this move. Raises the error that ends the following."""
         table = self._table
         while table.record.in_progress and table.record.ply + 1 == ply:
-            changed = asyncio.get_running_loop().create_task(table.changed())
-            try:
-                await asyncio.wait({asked, changed}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                changed.cancel()
-                await asyncio.gather(changed, return_exceptions=True)
-            if asked.done():
-                return
-            table.raise_if_ended()
+            await table.changed()
 
     async def _write(self, write: Callable[[], Any], ply: int) -> bool:
         """Write a move, however long the database is away; return False if another process was first."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from worldledger_service.runtime.worlds import Worlds
 from worldledger_service.store.watch import HeadWatcher
 
+from worldledger.aio import all_of, running
 from worldledger.errors import SimulationError
 from worldledger_chess.arena import Arena, ArenaSettings, NewGame
 
@@ -91,24 +92,16 @@ class Match:
     async def play(self, setups: Iterable[NewGame], *, at_once: int) -> None:
         """Play games to their ends, in order. Raises SimulationError if one cannot go on."""
         waiting = iter(enumerate(setups, 1))
-        tasks = [asyncio.create_task(self._play_all(waiting)) for _ in range(at_once)]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await all_of(self._play_all(waiting) for _ in range(at_once))
 
     async def _play_all(self, waiting: Iterator[tuple[int, NewGame]]) -> None:
         for number, setup in waiting:
             entry = await self._begin(number, setup)
             assert entry.game is not None  # noqa: S101 - it has just begun
-            watching = asyncio.create_task(self._watch(entry, entry.game))
             try:
-                await self._until_ended(entry, watching)
+                async with running(self._watch(entry, entry.game)) as watching:
+                    await self._until_ended(entry, watching)
             finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
                 entry.close()
                 if entry.end is not None:
                     self._on_end(entry)

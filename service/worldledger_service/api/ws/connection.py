@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from starlette.types import Receive
 
-from worldledger.aio import QueueClosedError
+from worldledger.aio import QueueClosedError, first_of
 from worldledger.errors import SimulationError
 from worldledger_service.api.ws.messages import SUBPROTOCOL, UnreadableError, read
 from worldledger_service.api.ws.outgoing import Outgoing
@@ -100,18 +100,9 @@ class Connection:
             await self._out.tell("authority_silent", **silence._asdict())
 
     async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        reading, observing = loop.create_task(self._read()), loop.create_task(self._observe())
-        stopping = loop.create_task(self._found.stopping.wait())
-        watched: set[asyncio.Task[Any]] = {reading, observing, stopping}
-        try:
-            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in watched:
-                task.cancel()
-            await asyncio.wait(watched)
+        reading, observing, _ = await first_of(self._read(), self._observe(), self._found.stopping.wait())
         for task in (reading, observing):
-            error = None if task.cancelled() else task.exception()
+            error = None if task is None else task.exception()
             if isinstance(error, _CloseError):
                 await self._out.close(error.code, error.reason)
                 return
@@ -119,7 +110,7 @@ class Connection:
                 log.error("a socket broke off", path=self._out.instance, exc_info=error)
                 await self._out.close(1011, "an internal error; the service's log says more")
                 return
-        if reading.cancelled():  # the service stops: what is under way is answered first
+        if reading is None:  # the service stops: calls that are under way are answered first
             await self._taker.settle(self._found.settings.append_deadline)
             await self._out.close(1012, "the service is stopping; come again")
 

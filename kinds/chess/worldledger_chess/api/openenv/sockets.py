@@ -6,7 +6,6 @@ close it. It has one episode at a time; one that it has left can be resumed. Sou
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
@@ -27,6 +26,7 @@ from worldledger_service.api.problems import (
 )
 from worldledger_service.api.routing import EscapedRoute, EscapedWebSocketRoute
 
+from worldledger.aio import first_of
 from worldledger.errors import (
     IllegalEffectError,
     InvalidConfigError,
@@ -130,20 +130,18 @@ class _Session:
     async def run(self) -> None:
         """Open the socket, and serve until either side closes it."""
         self._found.metrics.socket(1)
-        stopping = asyncio.get_running_loop().create_task(self._found.stopping.wait())
         try:
             await self._out({"type": "websocket.accept", "subprotocol": None, "headers": []})
-            end = await self._serve(stopping)
+            end = await self._serve()
             if end is not None:
                 await self._out({"type": "websocket.close", "code": end.code, "reason": end.reason})
         finally:
-            stopping.cancel()
             self._found.metrics.socket(-1)
 
-    async def _serve(self, stopping: asyncio.Task[Any]) -> _End | None:
+    async def _serve(self) -> _End | None:
         """Serve until something ends it; return the reason, or None if the client has left."""
         while True:
-            event = await self._next(stopping)
+            event = await self._next()
             if isinstance(event, _End):
                 return event
             if event["type"] == "websocket.disconnect":
@@ -154,19 +152,19 @@ class _Session:
             if answer.end is not None:
                 return answer.end
 
-    async def _next(self, stopping: asyncio.Task[Any]) -> Event | _End:
+    async def _next(self) -> Event | _End:
         """Return the client's next message, or the reason why none is waited for."""
         idle = arena_of(self._found).settings.watch_idle
-        receiving = asyncio.ensure_future(self._receive())
-        try:
-            await asyncio.wait({receiving, stopping}, timeout=idle, return_when=asyncio.FIRST_COMPLETED)
-            if self._found.stopping.is_set():
-                return _STOPPING
-            if receiving.done():
-                return receiving.result()
+        received, _ = await first_of(self._received(), self._found.stopping.wait(), timeout=idle)
+        if self._found.stopping.is_set():
+            return _STOPPING
+        if received is None:
             return _End(1001, f"nothing was asked for {idle:g} seconds; come again, and resume the episode")
-        finally:
-            receiving.cancel()
+        event: Event = received.result()
+        return event
+
+    async def _received(self) -> Event:
+        return await self._receive()
 
     async def _answer(self, text: str | None) -> _Answer:
         kind = ""
