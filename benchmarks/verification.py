@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from worldledger_service.cli.verify import SpanWorkers
+from worldledger_service.garbage import relax_gc
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store, statements
 from worldledger_service.store.verification import verify_world
@@ -24,6 +25,7 @@ _SEVERAL: Final = 1_000
 async def run(report: Report, url: str, store: Store) -> None:
     """Measure verification of the 200k effects that the bulk benchmark left, and of 200k that were asked for."""
     say("verification")
+    relax_gc()  # as `worldledger verify` does
     rows: list[StoredEffect] = []
     async for batch in store.reader.batches(WORLD):
         rows += batch

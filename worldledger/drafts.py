@@ -25,6 +25,7 @@ MAX_WORD: Final = 200
 MAX_PRIORITY: Final = 2**31 - 1
 #: The member of ``source_metadata`` that has the digest of a request whose payload the ruleset has rewritten.
 REQUEST_DIGEST: Final = "request_sha256"
+_BRACE: Final = ord("{")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
 #: What a stored effect with a req_id says about its request: its seq, source_id, req_id, stored text, kind,
 #: schema_version and priority, and its source_metadata and caused_by, if any. A plain tuple, as there are very many.
@@ -167,14 +168,12 @@ def effect_body_digests(asked: Iterable[Asked]) -> Iterator[bytes]:
                 if around is None:
                     around = known[key] = _surroundings(*key)
                 head, before, behind, version, source = around
-                # Eight members follow the payload, and strings contain no unescaped quotes.
-                end = text.rfind(behind)
-                start = text.find(before)
-                if 0 < start < end and text.count(b',"', end) == 8:
-                    at = text.find(version, end)
-                    if at > 0 and text.find(source, at) > 0:
-                        yield sha256(head + text[start + len(before) : end]).digest()
-                        continue
+                # Strings contain no unescaped quotes, so a key is a key; and without a brace, it is one of the effect.
+                start, _, end = text.rpartition(behind)
+                _, found, payload = start.partition(before)
+                if found and _BRACE not in end and end.find(version) > 0 and end.find(source) > 0:
+                    yield sha256(head + payload).digest()
+                    continue
             yield sha256(_body(text)).digest()
     except ValueError as error:
         raise UnclearRequestError(seq, error) from None

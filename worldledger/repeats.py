@@ -6,7 +6,7 @@ they are compared part by part; a part has the keys whose mixed bits begin alike
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 
@@ -70,19 +70,6 @@ def uuid_keys(uuids: list[str]) -> bytes:
     except (TypeError, ValueError):
         pass
     raise ValueError("a uuid is 32 hex digits, in lower case")
-
-
-def hash_keys(words: Iterable[Hashable]) -> bytes:
-    """Return cheap keys, joined: equal words have equal keys, and different words only by chance.
-
-    They are Python's hashes, of 64 bits and different in each process, so equal keys have to be compared again.
-    """
-    import numpy as np  # noqa: PLC0415
-
-    hashes = np.fromiter(map(hash, words), "<i8")
-    keys = np.zeros((len(hashes), 2), "<i8")
-    keys[:, 0] = hashes
-    return keys.tobytes()
 
 
 class Repeats:

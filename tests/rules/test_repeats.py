@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worldledger import repeats
-from worldledger.repeats import Repeat, Repeats, hash_keys, uuid_keys
+from worldledger.repeats import Repeat, Repeats, uuid_keys
 
 
 def _first(keys: list[bytes]) -> Repeat | None:
@@ -51,17 +51,6 @@ def test_among_many_counters(monkeypatch: pytest.MonkeyPatch) -> None:
             keys = [f"{again if again and n == count - 1 else n:032x}" for n in range(at, at + 10_000)]
             gathered.add(uuid_keys(keys), range(at, at + 10_000))
         assert gathered.first() == (None if again is None else Repeat(again, count - 1))
-        gathered.close()
-
-
-def test_a_hash_finds_what_stands_twice() -> None:
-    """Equal words have the same key, so those that stand twice are among the repeats; others are not, but by chance."""
-    words = [(f"a{n % 7}", f"r{n}") for n in range(1000)]
-    for again in (None, ("a3", "r10"), ("a4", "r10")):
-        gathered = Repeats(TemporaryFile)
-        taken = words if again is None else [*words, again]
-        gathered.add(hash_keys(taken), range(1, len(taken) + 1))
-        assert gathered.first() == (Repeat(11, 1001) if again == words[10] else None)
         gathered.close()
 
 

@@ -1,7 +1,8 @@
 """The table ``requests`` against the log: its rows follow from the effects, and are compared with them.
 
-The rows are read in the order of the log, by a sort that the database makes on disk where it must, and beside the
-effects. Requests that wait for their rows lie in a file. So nothing has to fit into memory.
+The rows are read in the order of the log, by a sort that the database makes on disk where it must. `RequestsDigest`
+tells whether they are the same, from one digest of each side; `RequestRows` tells where they differ, and there requests
+that wait for their rows lie in a file. So nothing has to fit into memory.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import marshal
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from hashlib import sha256
+from struct import Struct
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from worldledger.chain import Finding
-from worldledger.repeats import Repeats, hash_keys
 from worldledger.requests import LoggedRequest
 from worldledger_service.store import statements
 
@@ -30,6 +32,14 @@ _BATCHES_KEPT: Final = 16
 #: Seconds for the sort of the largest tables.
 _SORT_SECONDS: Final = 3600.0
 
+# PostgreSQL's binary format of COPY: a header, for each row the number of its columns and before each column its
+# length, and at the end -1 instead of a number of columns.
+_COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_ROW: Final = (5).to_bytes(2)
+_COPY_END: Final = b"\xff\xff"
+_DIGEST_LENGTH: Final = (32).to_bytes(4)
+_SEQS_AND_LENGTH: Final = Struct(">iqiqi").pack
+
 
 class Difference(NamedTuple):
     """A row that is wrong, or too much, and the request that has none, or a wrong one."""
@@ -39,134 +49,167 @@ class Difference(NamedTuple):
 
 
 class _Waiting:
-    """Batches of requests, first in, first out."""
+    """Batches of requests, first in, first out; all are put in before the first is taken out."""
 
     def __init__(self) -> None:
-        self._kept: deque[list[LoggedRequest]] = deque()
+        self._kept: deque[Sequence[LoggedRequest]] = deque()
         self._file = TemporaryFile()  # noqa: SIM115 - closed by `close`
-        #: the bytes of each batch in the file, and where the first stands, and where the last ends
+        #: the bytes of each batch in the file, and where the first stands
         self._sizes: deque[int] = deque()
-        self._start = self._end = 0
-        self._is_over = False
-        self._changed = asyncio.Event()
+        self._start = 0
 
-    def put(self, requests: list[LoggedRequest]) -> None:
+    def put(self, requests: Sequence[LoggedRequest]) -> None:
         if not self._sizes and len(self._kept) < _BATCHES_KEPT:
             self._kept.append(requests)
         else:
             text = marshal.dumps([tuple(request) for request in requests])
-            self._file.seek(self._end)
-            self._end += self._file.write(text)
-            self._sizes.append(len(text))
-        self._changed.set()
+            self._sizes.append(self._file.write(text))
 
-    def end(self) -> None:
-        """Say that no more will be put in."""
-        self._is_over = True
-        self._changed.set()
-
-    async def get(self) -> list[LoggedRequest]:
-        """Return the next batch, as soon as it is there; an empty one at the end."""
-        while not self._kept and not self._sizes:
-            if self._is_over:
-                return []
-            self._changed.clear()
-            await self._changed.wait()
+    def get(self) -> Sequence[LoggedRequest]:
+        """Return the next batch, an empty one at the end."""
         if self._kept:
             return self._kept.popleft()
-        self._file.seek(self._start)
-        size = self._sizes.popleft()
-        self._start += size
-        text = self._file.read(size)
         if not self._sizes:
-            self._start = self._end = 0
+            return []
+        self._file.seek(self._start)
+        text = self._file.read(self._sizes.popleft())
+        self._start += len(text)
         return [LoggedRequest(*each) for each in marshal.loads(text)]  # noqa: S302 - a file of our own
 
     def close(self) -> None:
         self._file.close()
 
 
-class RequestRows:
-    """Compares the requests that follow from a world's effects, in their order, with its rows up to ``until_seq``.
+def copied(requests: Sequence[LoggedRequest]) -> bytes:
+    """Return the rows of requests as `statements.COPY_OF_REQUESTS` has them, without a header or an end."""
+    before: dict[str, bytes] = {}
+    parts: list[bytes] = []
+    for source_id, req_id, body_sha256, first_seq, last_seq in requests:
+        source = before.get(source_id)
+        if source is None:
+            text = source_id.encode()
+            source = before[source_id] = _COPY_ROW + len(text).to_bytes(4) + text + _DIGEST_LENGTH
+        text = req_id.encode()
+        parts += (source, body_sha256, _SEQS_AND_LENGTH(8, first_seq, 8, last_seq, len(text)), text)
+    return b"".join(parts)
+
+
+class _Extent:
+    """Which requests of a world are looked at: of the effects after ``after_seq`` up to ``until_seq``.
 
     ``skipped`` is the request (source_id, req_id) of the effect ``after_seq``, before the first one that is looked at:
-    what is left of it is not compared. ``use`` is told the requests instead of this one's own look for those that come
-    again.
+    what is left of it is not compared.
     """
 
     def __init__(
-        self,
-        reader: Reader,
-        world_id: str,
-        until_seq: int,
-        after_seq: int = 0,
-        skipped: tuple[str, str] | None = None,
-        use: Callable[[Sequence[LoggedRequest]], object] | None = None,
+        self, reader: Reader, world_id: str, until_seq: int, after_seq: int = 0, skipped: tuple[str, str] | None = None
     ) -> None:
-        self._reader = reader
+        self.reader = reader
         self._world_id = world_id
-        self._until_seq = until_seq
+        self.until_seq = until_seq
         self._after_seq = after_seq
         self._skipped = skipped
-        self._heard: list[LoggedRequest] = []
-        self._waiting = _Waiting()
-        self._seen = Repeats(TemporaryFile)
-        self._use = use or (lambda requests: self.used([each[:2] for each in requests], [each[3] for each in requests]))
-        self._first: asyncio.Task[Difference | None] | None = None
+
+    @property
+    def arguments(self) -> tuple[str, int | None, int]:
+        """The arguments of the statements that read the rows."""
+        return self._world_id, self._after_seq or None, self.until_seq
+
+    def compared(self, requests: Sequence[LoggedRequest]) -> Sequence[LoggedRequest]:
+        """Return those that are compared of the next requests of the log."""
+        if requests and requests[0].first_seq == self._after_seq + 1 and requests[0][:2] == self._skipped:
+            return requests[1:]
+        return requests
+
+
+class RequestsDigest:
+    """Tells whether the requests that follow from a world's effects, in their order, are its rows, byte for byte.
+
+    Requests that occur twice are not looked for here; see `each_has_one_row`.
+    """
+
+    def __init__(
+        self, reader: Reader, world_id: str, until_seq: int, after_seq: int = 0, skipped: tuple[str, str] | None = None
+    ) -> None:
+        self._extent = _Extent(reader, world_id, until_seq, after_seq, skipped)
+        self._log = sha256(_COPY_HEADER)
+        self._rows = asyncio.create_task(self._digest_of_rows())
 
     def hear(self, requests: Sequence[LoggedRequest]) -> None:
-        """Hold the next requests until `take`; this alone may be called in another thread."""
-        self._heard += requests
-
-    def take(self) -> None:
-        """Take the requests that were heard."""
-        requests, self._heard = self._heard, []
-        if requests and requests[0].first_seq == self._after_seq + 1 and requests[0][:2] == self._skipped:
-            del requests[0]
-        if requests:
-            if self._first is not None:
-                self._use(requests)
-            self._waiting.put(requests)
-
-    def used(self, names: list[tuple[str, str]], seqs: list[int]) -> None:
-        """Take note of requests (source_id, req_id) and the global_seq of each, wherever in the log they were found."""
-        self._seen.add(hash_keys(names), seqs)
-
-    def end(self) -> None:
-        """Take what was heard last: there are no more requests."""
-        self.take()
-        self._waiting.end()
-
-    def begin(self) -> None:
-        """Begin to read the rows beside the effects, up to the first difference."""
-        self._first = asyncio.create_task(self._first_difference())
+        """Take the next requests."""
+        self._log.update(copied(self._extent.compared(requests)))
 
     async def agree(self) -> bool:
-        """Tell whether the rows are what was taken, and no request was taken twice; the rows are read to their end."""
-        assert self._first is not None  # noqa: S101 - it was begun
-        return await self._first is None and await asyncio.to_thread(self._seen.first) is None
+        """Tell whether the rows are what was heard; all of it was."""
+        self._log.update(_COPY_END)
+        return await self._rows == self._log.digest()
+
+    async def aclose(self) -> None:
+        """Read no further."""
+        self._rows.cancel()
+        await asyncio.gather(self._rows, return_exceptions=True)
+
+    async def _digest_of_rows(self) -> bytes:
+        digest = sha256()
+
+        async def take(chunk: bytes) -> None:
+            digest.update(chunk)
+
+        reader = self._extent.reader
+        async with reader.sorting, reader.connection() as connection:
+            await connection.copy_from_query(
+                statements.COPY_OF_REQUESTS,
+                *self._extent.arguments,
+                output=take,
+                format="binary",
+                timeout=_SORT_SECONDS,
+            )
+        return digest.digest()
+
+
+async def each_has_one_row(reader: Reader, world_id: str, after_seq: int = 0) -> bool:
+    """Tell whether no request of a world's effects after ``after_seq`` has two rows."""
+    async with reader.sorting, reader.connection() as connection:
+        found = await connection.fetchval(
+            statements.ANY_REQUEST_TWICE, world_id, after_seq or None, timeout=_SORT_SECONDS
+        )
+    return not found
+
+
+class RequestRows:
+    """Compares the requests that follow from a world's effects, in their order, with its rows up to ``until_seq``.
+
+    For ``skipped`` see `_Extent`.
+    """
+
+    def __init__(
+        self, reader: Reader, world_id: str, until_seq: int, after_seq: int = 0, skipped: tuple[str, str] | None = None
+    ) -> None:
+        self._extent = _Extent(reader, world_id, until_seq, after_seq, skipped)
+        self._world_id = world_id
+        self._waiting = _Waiting()
+
+    def hear(self, requests: Sequence[LoggedRequest]) -> None:
+        """Take the next requests."""
+        compared = self._extent.compared(requests)
+        if compared:
+            self._waiting.put(compared)
 
     async def problem(self) -> Finding | None:
         """Return the first difference as a finding; None where there is none."""
-        difference = await (self._first or self._first_difference())
+        async with aclosing(self.differences()) as differences:
+            difference = await anext(differences, None)
         return None if difference is None else self._finding(*difference)
 
-    async def aclose(self) -> None:
-        """Read no further, and give the files back."""
-        try:
-            if self._first is not None:
-                self._first.cancel()
-                await asyncio.gather(self._first, return_exceptions=True)
-        finally:  # also where a database that is silent lets nobody wait so long
-            self._waiting.close()
-            self._seen.close()
+    def close(self) -> None:
+        """Give the file back."""
+        self._waiting.close()
 
     async def differences(self) -> AsyncGenerator[Difference]:
         """Return all differences, in the order of the log."""
         async with aclosing(self._rows()) as chunks:
             rows = _Rows(chunks)
-            await rows.peek()  # so that the sort begins now
-            while requests := await self._waiting.get():
+            while requests := self._waiting.get():
                 if await rows.next(len(requests)) == requests:
                     rows.drop(len(requests))
                     continue
@@ -180,12 +223,8 @@ class RequestRows:
             while await rows.peek() is not None:
                 yield Difference(rows.drop(), None)
 
-    async def _first_difference(self) -> Difference | None:
-        async with aclosing(self.differences()) as differences:
-            return await anext(differences, None)
-
     def _is_beyond(self, row: asyncpg.Record) -> bool:
-        return row["last_seq"] is not None and row["last_seq"] > self._until_seq
+        return row["last_seq"] is not None and row["last_seq"] > self._extent.until_seq
 
     def _is_astray(self, row: asyncpg.Record, request: LoggedRequest) -> bool:
         """Tell whether a row is that of no request from this one on."""
@@ -215,15 +254,11 @@ class RequestRows:
 
     async def _rows(self) -> AsyncGenerator[list[asyncpg.Record]]:
         """Return the rows; where there are few, no connection is kept while they are compared."""
-        reader = self._reader
+        reader = self._extent.reader
         async with reader.sorting, reader.connection() as connection, connection.transaction(readonly=True):
             await connection.execute(statements.FOR_COMPARING)
             cursor = await connection.cursor(
-                statements.REQUESTS_IN_ORDER,
-                self._world_id,
-                self._after_seq or None,
-                self._until_seq,
-                timeout=_SORT_SECONDS,
+                statements.REQUESTS_IN_ORDER, *self._extent.arguments, timeout=_SORT_SECONDS
             )
             while len(rows := await cursor.fetch(_ROWS, timeout=_SORT_SECONDS)) == _ROWS:
                 yield rows

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from worldledger.chain import Position, Verifier
 from worldledger_service.garbage import relax_gc
 from worldledger_service.store.prefetch import prefetch
-from worldledger_service.store.request_rows import RequestRows
+from worldledger_service.store.request_rows import RequestsDigest
 
 if TYPE_CHECKING:
     from worldledger.repeats import Repeat
-    from worldledger.requests import LoggedRequest
     from worldledger_service.store.reader import Reader
     from worldledger_service.store.store import Store
 
@@ -34,17 +33,13 @@ class Span(NamedTuple):
 
 
 class Used(NamedTuple):
-    """The unique values of a batch of effects up to ``last_seq``: uuids' keys, and the requests that ended.
+    """The keys of the uuids of a batch of effects up to ``last_seq``.
 
     ``holds`` says of the last batch of a span whether everything in the span holds.
     """
 
     last_seq: int
     uuids: bytes
-    #: source_id and req_id
-    requests: list[tuple[str, str]]
-    #: the global_seq of each request
-    seqs: list[int]
     holds: bool | None = None
 
 
@@ -69,22 +64,15 @@ async def verify_span(store: Store, span: Span, tell: Callable[[Any], None]) -> 
 
 
 class _Teller:
-    """Collects and reports the unique values of effects, in place of `Repeats`, which looks for duplicates."""
+    """Collects and reports the keys of uuids, in place of `Repeats`, which looks for duplicates."""
 
     def __init__(self, tell: Callable[[Any], None]) -> None:
         self._tell = tell
         self._uuids: list[bytes] = []
-        self._requests: list[tuple[str, str]] = []
-        self._seqs: list[int] = []
 
     def add(self, keys: bytes, _: Sequence[int]) -> None:
         """Gather the keys of uuids."""
         self._uuids.append(keys)
-
-    def use(self, requests: Sequence[LoggedRequest]) -> None:
-        """Gather requests."""
-        self._requests += [request[:2] for request in requests]
-        self._seqs += [request[3] for request in requests]
 
     def first(self) -> Repeat | None:
         """Return nothing: what comes again is looked for elsewhere."""
@@ -94,16 +82,15 @@ class _Teller:
         """Do nothing: there are no files."""
 
     def tell(self, last_seq: int, *, holds: bool | None = None) -> None:
-        """Report the collected values."""
-        self._tell(tuple(Used(last_seq, b"".join(self._uuids), self._requests, self._seqs, holds)))
-        self._uuids, self._requests, self._seqs = [], [], []
+        """Report the collected keys."""
+        self._tell(tuple(Used(last_seq, b"".join(self._uuids), holds)))
+        self._uuids = []
 
 
 async def _holds(reader: Reader, span: Span, teller: _Teller) -> bool:
     world_id, start, end, noted, is_full = span
     before = await reader.effect(world_id, start.global_seq)
-    async with aclosing(RequestRows(reader, world_id, end.global_seq, start.global_seq, use=teller.use)) as requests:
-        requests.begin()
+    async with aclosing(RequestsDigest(reader, world_id, end.global_seq, start.global_seq)) as requests:
         verifier = Verifier(
             world_id,
             start=start,
@@ -121,9 +108,5 @@ async def _holds(reader: Reader, span: Span, teller: _Teller) -> bool:
                 async for batch in batches:
                     if not verifier.feed(batch):
                         return False
-                    requests.take()
                     teller.tell(verifier.position.global_seq)
-            if not verifier.finish(end).verified:
-                return False
-            requests.end()
-            return await requests.agree()
+            return verifier.finish(end).verified and await requests.agree()

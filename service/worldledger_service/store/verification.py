@@ -15,11 +15,12 @@ import orjson
 from worldledger.chain import ORIGIN, Finding, Position, Verdict, Verifier
 from worldledger.errors import EffectNotFoundError, WorldNotFoundError
 from worldledger.genesis import check_world_name, genesis_problem
+from worldledger.log_rules import Heard
 from worldledger.repeats import KEY_BYTES, Repeats
 from worldledger_service.store import statements
 from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.records import WorldRecord
-from worldledger_service.store.request_rows import RequestRows
+from worldledger_service.store.request_rows import RequestRows, RequestsDigest, each_has_one_row
 from worldledger_service.store.spans import Span, Used, Workers
 
 if TYPE_CHECKING:
@@ -158,27 +159,26 @@ class _Log:
         def hear(used: Used) -> None:
             count = len(used.uuids) // KEY_BYTES
             uuids.add(used.uuids, range(used.last_seq - count + 1, used.last_seq + 1))
-            requests.used(used.requests, used.seqs)
             tell(1, done[1] + count)
 
         async with AsyncExitStack() as stack:
-            requests = await stack.enter_async_context(aclosing(self._rows(mine)))
+            requests = await stack.enter_async_context(aclosing(RequestsDigest(*self._compared(mine))))
+            verifier = stack.enter_context(closing(self._verifier(mine, noted, requests.hear, uuids)))
+            unique = asyncio.create_task(each_has_one_row(self._reader, self._world_id, self._start.global_seq))
+            stack.push_async_callback(_cancelled, unique)
             others: asyncio.Future[bool] | None = None
             if spans and workers is not None:
                 others = asyncio.ensure_future(workers.hold(spans, hear))
                 stack.push_async_callback(_cancelled, others)
-            requests.begin()
-            verifier = stack.enter_context(closing(self._verifier(mine, requests, noted, uuids)))
-            last, problem = await self._feed(verifier, mine, requests, lambda effects, _: tell(0, effects))
+            last, problem = await self._feed(verifier, mine, lambda effects, _: tell(0, effects))
             if problem is not None or verifier.finding is not None or not (others is None or await others):
                 return None
             verdict = await asyncio.to_thread(verifier.finish, mine.end)
-            requests.end()
             if spans:
                 last = (await self._reader.effect(self._world_id, end.global_seq)).text
             if not verdict.verified or _ending_problem(self._world_id, begun.extent, last) is not None:
                 return None
-            if not await requests.agree():
+            if not (await requests.agree() and await unique):
                 return None
             effects = verdict.effects + end.global_seq - mine.end.global_seq
             return Verdict(self._world_id, end, effects, None, end)
@@ -187,17 +187,16 @@ class _Log:
     async def verified(self, progress: Progress | None) -> AsyncIterator[tuple[Verdict, RequestRows]]:
         """Verify all but the requests; lend the verdict, and the rows to compare with the log's requests."""
         begun = await self._begin()
-        async with aclosing(self._rows(begun)) as rows:
-            verdict = begun if isinstance(begun, Verdict) else await self._read(begun, rows, progress)
-            rows.end()
-            yield verdict, rows
+        with closing(RequestRows(*self._compared(begun))) as rows:
+            yield begun if isinstance(begun, Verdict) else await self._read(begun, rows, progress), rows
 
-    def _rows(self, begun: _Begun | Verdict) -> RequestRows:
+    def _compared(self, begun: _Begun | Verdict) -> tuple[Reader, str, int, int, tuple[str, str] | None]:
+        """Return which requests are compared with their rows, as `RequestRows` takes it."""
         if isinstance(begun, _Begun):
             until, skipped = begun.end, _asked(begun.before)
         else:
             until, skipped = begun.head or ORIGIN, None
-        return RequestRows(self._reader, self._world_id, until.global_seq, self._start.global_seq, skipped)
+        return self._reader, self._world_id, until.global_seq, self._start.global_seq, skipped
 
     async def _begin(self) -> _Begun | Verdict:
         """Look at what is there besides the effects; return the verdict if nothing else needs to be looked at."""
@@ -223,9 +222,13 @@ class _Log:
         return begun._replace(before=before)
 
     def _verifier(
-        self, begun: _Begun, requests: RequestRows, noted: list[Position], uuids: Repeats | None = None
+        self,
+        begun: _Begun,
+        noted: list[Position],
+        heard: Heard,
+        uuids: Repeats | None = None,
     ) -> Verifier:
-        """Return the verifier of effects; with ``uuids``, repeated requests are left to ``requests`` to find."""
+        """Return the verifier of effects; with ``uuids``, requests that occur twice are found in their rows."""
         return Verifier(
             self._world_id,
             start=self._start,
@@ -233,15 +236,15 @@ class _Log:
             before=begun.before,
             is_full=self._is_full,
             spill=TemporaryFile,
-            heard=requests.hear,
-            hears_repeats=uuids is not None,
+            heard=heard,
             uuids=uuids,
+            hears_repeats=uuids is not None,
         )
 
     async def _read(self, begun: _Begun, requests: RequestRows, progress: Progress | None) -> Verdict:
         end = begun.end
-        with closing(self._verifier(begun, requests, self._noted)) as verifier:
-            last, problem = await self._feed(verifier, begun, requests, progress)
+        with closing(self._verifier(begun, self._noted, requests.hear)) as verifier:
+            last, problem = await self._feed(verifier, begun, progress)
             if problem is not None:
                 return Verdict(self._world_id, ORIGIN, 0, problem, end)
             verdict = await asyncio.to_thread(verifier.finish, end)
@@ -249,7 +252,7 @@ class _Log:
         return Verdict(self._world_id, verdict.position, verdict.effects, finding, end)
 
     async def _feed(
-        self, verifier: Verifier, begun: _Begun, requests: RequestRows, progress: Progress | None
+        self, verifier: Verifier, begun: _Begun, progress: Progress | None
     ) -> tuple[bytes | None, Finding | None]:
         """Feed the effects up to ``begun.end``; return the last text, and what is wrong with the genesis."""
         world_id, start = self._world_id, self._start
@@ -260,7 +263,6 @@ class _Log:
         async with prefetch(rows) as batches:
             async for batch in batches:
                 holds = verifier.feed(batch)
-                requests.take()
                 if last is None and start == ORIGIN and verifier.position.global_seq > 0:
                     problem = genesis_problem(batch[0]["text"], world.genesis_columns())
                     if problem is not None:
