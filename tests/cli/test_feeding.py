@@ -7,12 +7,15 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import psutil
 import pytest
 from worldledger_projections.registry import known
+
+from tests.store.exports import export_of, genesis, text
 
 from .conftest import Cli
 from .helpers import BAZAAR, Lock, Running, append, done, record, seed, sql, wait_for
@@ -66,6 +69,23 @@ def test_a_world_that_is_waited_for(on: Cli, database_url: str) -> None:
     assert " is at seq 4 of 6" in result.err
     assert on("project", "--once", "--timeout", "100").code == 0
     assert "--timeout is for --once" in on("project", "--timeout", "1").err
+
+
+def test_worlds_of_a_kind_that_is_not_installed(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """`project --once` skips them with a sentence that names the kind, and reads all others: its exit code is 0."""
+    seed(database_url, "here", 3)
+    file = tmp_path / "mars.ndjson"
+    file.write_bytes(export_of([text(genesis(ruleset="from-mars"))]))
+    assert on("import", "log", str(file), "--quiet").code == 0
+    sentence = "a world is skipped until its kind is installed: the ruleset 'from-mars' is not installed here"
+    for _ in range(2):
+        result = on("project", "--once")
+        assert (result.code, sentence in result.err) == (0, True)
+    status = on("projections", "status", "entities")
+    assert (sentence in status.out, "parked at" in status.out) == (True, False)
+    (told,) = json.loads(on("projections", "status", "entities", "--json").out)
+    assert (told["live"]["parked"], told["live"]["skipped"], told["live"]["effects_behind"]) == (0, 1, 0)
+    assert sql(database_url, "select count(*) from projections.world_summaries") == [(2,)]
 
 
 @pytest.mark.filled(by=fed)

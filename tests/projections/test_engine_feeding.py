@@ -177,7 +177,7 @@ async def test_who_waits_for_what_is_not_read(store: Store, make_engine: Any, wo
 
 
 async def test_a_ruleset_that_is_not_installed(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
-    """Projections that need its states set the world aside, and say why; the others read the effects as they are."""
+    """Projections that need its states skip its worlds and say why, until it is installed; the others read on."""
     names = await worlds(2)
 
     def none(name: str) -> Ruleset:
@@ -186,14 +186,16 @@ async def test_a_ruleset_that_is_not_installed(store: Store, pool: Any, make_eng
     engine = make_engine(trio(), load_ruleset=none)
     await engine.run_until_caught_up(timeout=100)
     assert await rows_of(pool, "counts") == await expected_counts(store, names)
-    parked = await engine.parked("things")
-    assert [(p.world_id, p.global_seq, p.kind, p.attempts) for p in parked] == [
-        (n, 1, "WorldCreated", 1) for n in names
-    ]
-    assert "unknown ruleset 'sandbox'" in parked[0].error
-    installed = make_engine(trio())
-    assert await installed.retry("things") == 2
-    await installed.run_until_caught_up(timeout=100)
+    things = next(status.live for status in await engine.status() if status.name == "things")
+    assert (things.parked, things.skipped, await engine.parked("things"), engine.counters.parked) == (0, 2, [], 0)
+    (missing,) = await engine.missing_kinds()
+    assert (missing.ruleset, missing.worlds) == ("sandbox", 2)
+    assert "unknown ruleset 'sandbox'" in missing.error
+    await append(store, names[0], [said(1)])
+    await make_engine(trio(), load_ruleset=none).run_until_caught_up(timeout=100)
+    assert (await engine.missing_kinds())[0].worlds == 2
+    await make_engine(trio()).run_until_caught_up(timeout=100)
+    assert await engine.missing_kinds() == []
     await assert_equal_to_log(pool, store, names)
 
 

@@ -42,6 +42,7 @@ class ProjectionBuild(Shape):
     effects_behind: int = Field(description="How many.")
     seconds_behind: float | None = Field(description="Since when the first of them is due; null if nothing is.")
     parked: int = Field(description="How many worlds are set aside, each because of one effect.")
+    skipped: int = Field(description="How many worlds are skipped because their kind is not installed.")
     effects_total: int | None = Field(description="How many effects there were when the build began.")
     effects_done: int = Field(description="How many it has read.")
     started_at: datetime

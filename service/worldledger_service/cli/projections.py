@@ -160,7 +160,8 @@ def show_status(
     """Show how each projection stands: which version people read, how far it is behind, and what is being built.
 
     BEHIND are the effects that are in the logs and not yet in the projection. PARKED are worlds that it has set
-    aside because of an effect that it could not digest; they are listed below, each with what is the matter.
+    aside because of an effect that it could not digest; they are listed below, each with the error. Below are also the
+    kinds that are not installed and whose worlds are skipped therefore.
 
     Examples:
         worldledger projections status
@@ -188,6 +189,18 @@ async def _show(feeding: Feeding, wanted: list[str], *, as_json: bool) -> None:
     for status in found:
         for line in (*_remarks(status), *map(_parked, parked.get(status.name, []))):
             put(f"{status.name}: {line}")
+    for line in await _skipped(feeding):
+        put(line)
+
+
+async def _skipped(feeding: Feeding) -> list[str]:
+    """Return a sentence for each kind that is not installed and whose worlds are skipped therefore."""
+    sentences = []
+    for kind in await feeding.engine.missing_kinds():
+        worlds = "a world is skipped until its" if kind.worlds == 1 else f"{kind.worlds} worlds are skipped until their"
+        what = kind.error.removeprefix("UnknownRulesetError: ")
+        sentences.append(plain(f"{worlds} kind is installed: {what}"))
+    return sentences
 
 
 def _row(status: ProjectionStatus) -> tuple[str, ...]:
@@ -393,11 +406,11 @@ class _Run:
         filled = not build.scanning and not build.effects_behind
         if status is not None and build is status.live and (filled or self._took_over(name, build)):
             self._finish(name, build)
-        elif filled and build.held_back is not None and not (self._accept_parked and build.parked):
+        elif filled and build.held_back is not None and not (self._accept_parked and build.set_aside):
             self.refused.append(name)
             del self.left[name]
             say(f"the rebuild of {name} cannot take over: {build.held_back}")
-            if build.parked:
+            if build.set_aside:
                 say("(--accept-parked lets it take over without those worlds' latest effects)")
 
     def _took_over(self, name: str, build: BuildStatus) -> bool:
@@ -724,6 +737,8 @@ async def _catch_up(feeding: Feeding, timeout: float | None, tell: Tell) -> int 
             return None
     status = await engine.status()
     await engine.drop_retired()
+    for line in await _skipped(feeding):
+        say(line)
     put("the projections are up to date")
     return sum(build.parked for each in status for build in (each.live, each.building) if build is not None)
 

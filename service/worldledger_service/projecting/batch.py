@@ -22,7 +22,7 @@ from worldledger.protocols import Span
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.beginnings import Beginnings
 from worldledger_service.projecting.outages import is_datas_fault
-from worldledger_service.projecting.poison import Isolation, contiguous, missing
+from worldledger_service.projecting.poison import Isolation, contiguous, is_skipped, missing
 from worldledger_service.projecting.writing import CursorsMovedError, Writer, Written, columns
 
 if TYPE_CHECKING:
@@ -329,4 +329,4 @@ class Batches:
         for target in written:
             counters.effects += target.reached - target.seq
             counters.rows += len(target.changes.upserts) + len(target.changes.deletes)
-            counters.parked += target.poison is not None
+            counters.parked += target.poison is not None and not is_skipped(target.poison)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import structlog
 from worldledger_projections.base import Row
 from worldledger_projections.folds import Poison, Target, described
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from worldledger_service.projecting.outages import Pool
 
 
+log = structlog.get_logger("worldledger.projections")
+
 LoadRuleset = Callable[[str], Ruleset]
 
 
@@ -29,6 +32,8 @@ class Beginnings:
         self._pool = pool
         self._states = states
         self._load_ruleset = load_ruleset
+        #: rulesets that the log of this process has named as missing
+        self._told: set[str] = set()
 
     def upcasting(self, ruleset: str) -> Upcasters | None:
         """Return the upcasters of a world's ruleset; None if it has none or is not installed."""
@@ -38,8 +43,16 @@ class Beginnings:
             return None  # effects are read as they are
         return found if found.kinds else None
 
+    def has(self, ruleset: str) -> bool:
+        """Return whether a ruleset is installed."""
+        try:
+            self._load_ruleset(ruleset)
+        except UnknownRulesetError:
+            return False
+        return True
+
     async def load(self, targets: Sequence[Target]) -> None:
-        """Load what targets begin with. If a world permanently has no state, the target is poisoned."""
+        """Load what targets begin with. A target whose world has no state is set aside with the error."""
         by_build: dict[str, list[Target]] = {}
         for target in targets:
             projection = target.table.projection
@@ -63,5 +76,8 @@ class Beginnings:
         except Exception as error:
             if is_worth_waiting_for(error):
                 raise
+            if isinstance(error, UnknownRulesetError) and target.ruleset not in self._told:
+                self._told.add(target.ruleset)
+                log.warning("worlds are skipped until their kind is installed", error=error.message)
             target.reached = target.seq
             target.poison = Poison(target.seq + 1, None, described(error))

@@ -39,7 +39,7 @@ from worldledger_service.projecting.beginnings import Beginnings, LoadRuleset
 from worldledger_service.projecting.builds import Build, is_of
 from worldledger_service.projecting.checking import Checking, Refolding, Report, rebuild_world
 from worldledger_service.projecting.runner import Runner, WaitedFor
-from worldledger_service.projecting.status import BuildStatus, ParkedWorld, ProjectionStatus, status_of
+from worldledger_service.projecting.status import BuildStatus, MissingKind, ParkedWorld, ProjectionStatus, status_of
 from worldledger_service.projecting.writing import columns
 from worldledger_service.store.outages import is_worth_retrying
 
@@ -264,6 +264,11 @@ class Engine:
         if not await self._of(name):
             find(self._projections, name)
         return [ParkedWorld(*row) for row in await self._pool.fetch(statements.PARKED, name, limit)]
+
+    @_asking
+    async def missing_kinds(self) -> list[MissingKind]:
+        """Return the rulesets that are not installed and whose worlds are skipped therefore."""
+        return [MissingKind(*row) for row in await self._pool.fetch(statements.SKIPPED)]
 
     @_asking
     async def wait_for(self, name: str, world_id: str, seq: int, timeout: float) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from worldledger_projections.folds import Poison, Target, carefully
 
 from worldledger.chain import StoredEffect
+from worldledger.errors import UnknownRulesetError
 from worldledger.protocols import Span
 from worldledger_service.projecting.beginnings import Beginnings
 from worldledger_service.projecting.outages import is_datas_fault
@@ -68,6 +69,11 @@ class Isolation:
             rows = rows[len(piece) :]
             target = target.anew(fresh.reached)
         return done
+
+
+def is_skipped(poison: Poison) -> bool:
+    """Return whether a world is only skipped until its kind is installed: its effects are not at fault."""
+    return poison.error.startswith(UnknownRulesetError.__name__ + ":")
 
 
 def missing(span: Span, rows: Sequence[StoredEffect]) -> Poison:

@@ -26,7 +26,7 @@ from worldledger_service.projecting.batch import Batches, Counters, Lane
 from worldledger_service.projecting.beginnings import Beginnings
 from worldledger_service.projecting.builds import Build, Builds, SwapHeldBackError, is_of
 from worldledger_service.projecting.outages import FOREIGN, brief, is_worth_waiting_for, transaction
-from worldledger_service.projecting.writing import LeasesLostError, Writer
+from worldledger_service.projecting.writing import LeasesLostError, Writer, columns
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader
@@ -406,11 +406,14 @@ class Runner:
         self._clock = clock
         self._beat_interval = lease_ttl / 3
         self.builds = Builds(pool, projections)
+        self._beginnings = beginnings
+        #: whether skipped worlds whose kind is installed by now were made due again
+        self._took_up = False
         self._leases = Leases(pool, holder, lease_ttl, clock)
         self._folds = Folds()
         # A runner that hangs in a transaction, with its locks, is disconnected about when its lease is given to
         # another.
-        idle = max(lease_ttl, 1.0)
+        self._idle = idle = max(lease_ttl, 1.0)
         self._discovery = Discovery(pool, reader, idle=idle)
         self._batches = Batches(
             pool,
@@ -465,6 +468,9 @@ class Runner:
 
     async def step(self) -> bool:
         """Do one round: discover news, feed a batch, and what else is due. Return whether more is due at once."""
+        if not self._took_up:
+            await self._take_up()
+            self._took_up = True
         builds = await self._look()
         feedable = [build for build in builds if build.status != "retired" and not build.paused and self._mine(build)]
         await self._hold([build.lease for build in feedable])
@@ -507,6 +513,15 @@ class Runner:
             builds = await self.builds.all()
         self._tables = {name: table for name, table in self._tables.items() if any(b.name == name for b in builds)}
         return builds
+
+    async def _take_up(self) -> None:
+        """Make skipped worlds due again whose kind is installed by now."""
+        missing = await self._pool.fetch(statements.SKIPPED)
+        installed = [row["ruleset"] for row in missing if self._beginnings.has(row["ruleset"])]
+        if installed:
+            async with transaction(self._pool, begin=brief(idle=self._idle, lock=self._idle)) as connection:
+                released = await connection.fetch(statements.RELEASE_SKIPPED, installed)
+                await connection.execute(statements.DUE_AGAIN, *columns([tuple(row) for row in released], 2))
 
     async def _drop_retired(self, builds: Sequence[Build], now: float) -> None:
         retired = [build for build in builds if build.status == "retired"]

@@ -75,6 +75,10 @@ group by 1 order by max(upon.depth) desc, 1
 """
 
 
+#: Of a row of projection_parked: that the world is only skipped, because its kind is not installed (UnknownRulesetError
+#: as `described` writes it).
+_SKIPPED: Final = "k.error like 'UnknownRulesetError:%'"
+
 #: Worlds in which $1, the new build, is behind $2, the live one, which may be beyond the head of a log that was cut
 #: short by hand. $3: the rulesets it reads, null for all. A world that the new build has parked is not counted: see
 #: PARKED_ONLY_HERE.
@@ -190,13 +194,15 @@ select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"
 SET_REPORT: Final = "update projection_builds set check_report = $2::text::json where build = $1"
 
 #: Every build that is not retired, with how far it is behind. $1 to $3: which worlds each build reads, as in DISCOVER.
-STATUS: Final = """
+STATUS: Final = f"""
 with news as materialized (
     select h.world_id, h.head_seq, w.ruleset from heads h join worlds w using (world_id) where h.moved)
 select b.build, b.projection, b.version, b.status, b.paused, b.scanned_to is not null as scanning,
        b.effects_total, b.effects_done, b.check_report::text as check_report,
        b.started_at, b.finished_at, l.holder, behind.worlds, behind.effects, behind.seconds,
-       (select count(*) from projection_parked k where k.build = b.build and k.error <> '') as parked
+       (select count(*) from projection_parked k
+        where k.build = b.build and k.error <> '' and not {_SKIPPED}) as parked,
+       (select count(*) from projection_parked k where k.build = b.build and {_SKIPPED}) as skipped
 from projection_builds b
 left join projection_leases l on l.name = 'build:' || b.build
 cross join lateral (
@@ -222,11 +228,18 @@ where b.status <> 'retired'
 order by b.projection, b.build
 """
 
-PARKED: Final = """
+PARKED: Final = f"""
 select b.projection, k.build, k.world_id, k.global_seq, k.kind, k.error, k.attempts, k.parked_at
 from projection_parked k join projection_builds b using (build)
-where b.projection = $1 and b.status <> 'retired' and k.error <> ''
+where b.projection = $1 and b.status <> 'retired' and k.error <> '' and not {_SKIPPED}
 order by k.build, k.world_id limit $2
+"""
+
+#: The rulesets of skipped worlds, how many worlds each has, and the error that says what is missing.
+SKIPPED: Final = f"""
+select w.ruleset, count(distinct k.world_id) as worlds, min(k.error) as error
+from projection_parked k join projection_builds b using (build) join worlds w using (world_id)
+where b.status <> 'retired' and {_SKIPPED} group by w.ruleset order by w.ruleset
 """
 
 
@@ -316,8 +329,15 @@ update projection_parked set error = '' where build = any($1::text[]) and ($2::t
 returning build, world_id
 """
 
-#: To be run after RELEASE_PARKED, in a statement of its own: it sees everything that NOT_DUE_WHILE_PARKED discarded. $1
-#: build, $2 world_id.
+#: Release the skipped worlds of these rulesets ($1).
+RELEASE_SKIPPED: Final = f"""
+update projection_parked k set error = '' from worlds w
+where w.world_id = k.world_id and w.ruleset = any($1::text[]) and {_SKIPPED}
+returning k.build, k.world_id
+"""
+
+#: To be run after RELEASE_PARKED or RELEASE_SKIPPED, in a statement of its own: it sees everything that
+#: NOT_DUE_WHILE_PARKED discarded. $1 build, $2 world_id.
 DUE_AGAIN: Final = """
 insert into projection_pending as p (build, world_id, head_seq)
 select d.build, d.world_id, h.head_seq

@@ -28,7 +28,8 @@ class BuildStatus:
 
     - ``worlds_behind``, ``effects_behind``, ``seconds_behind``: in how many worlds effects are due, how many, and for
       how long the first of them has been (None if nothing is due, or it was not noted yet). Worlds that are set aside
-      are not counted: they are ``parked``. A build that is ``scanning`` has not visited every world yet.
+      are not counted: they are ``parked``, or ``skipped`` because their kind is not installed. A build that is
+      ``scanning`` has not visited every world yet.
     - ``effects_done`` of ``effects_total``: the progress of a build; it may exceed the total, which was counted at the
       beginning.
     - ``holder``: the holder of the lease, which may have died.
@@ -43,6 +44,7 @@ class BuildStatus:
     effects_behind: int
     seconds_behind: float | None
     parked: int
+    skipped: int
     effects_total: int | None
     effects_done: int
     started_at: datetime
@@ -50,6 +52,11 @@ class BuildStatus:
     holder: str | None
     check_report: dict[str, Any] | None
     held_back: str | None
+
+    @property
+    def set_aside(self) -> int:
+        """The number of worlds that are parked or skipped."""
+        return self.parked + self.skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +84,31 @@ class ParkedWorld:
     parked_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class MissingKind:
+    """A ruleset that is not installed, and the number of worlds that are skipped for want of it."""
+
+    ruleset: str
+    worlds: int
+    error: str
+
+
 async def status_of(
     pool: Any, projections: Mapping[str, Projection], builds: Iterable[Any], held_back: Mapping[str, str]
 ) -> list[ProjectionStatus]:
     """Return the status of every projection of this program, and of those that only the database knows."""
     tables = [Table(projections[build.projection], build.name) for build in builds if build.projection in projections]
     rows = await pool.fetch(statements.STATUS, *reading(tables))
-    parked = {row["projection"]: row for row in rows if row["status"] == "live"}
+    lives = {row["projection"]: row for row in rows if row["status"] == "live"}
     found: dict[str, dict[str, BuildStatus]] = {name: {} for name in projections}
     for row in rows:
         why = held_back.get(row["build"])
-        live = parked.get(row["projection"])
-        if why is None and row["status"] == "building" and row["parked"] and live is not None and not live["parked"]:
-            why = f"{row['parked']} worlds are parked in it: retry them, or cancel the build"
+        live = lives.get(row["projection"])
+        if why is None and row["status"] == "building" and live is not None:
+            if row["parked"] and not live["parked"]:
+                why = f"{row['parked']} worlds are parked in it: retry them, or cancel the build"
+            elif row["skipped"] and not live["skipped"]:
+                why = f"{row['skipped']} worlds are skipped in it: install their kind, or cancel the build"
         found.setdefault(row["projection"], {})[row["status"]] = _build(row, why)
     return [_projection(name, projections.get(name), of_name) for name, of_name in sorted(found.items())]
 
@@ -105,6 +124,7 @@ def _build(row: Record, held_back: str | None) -> BuildStatus:
         effects_behind=row["effects"],
         seconds_behind=row["seconds"],
         parked=row["parked"],
+        skipped=row["skipped"],
         effects_total=row["effects_total"],
         effects_done=row["effects_done"],
         started_at=row["started_at"],
