@@ -48,6 +48,7 @@ class Kind:
     - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
     - ``errors``: a sequence of classes, those of ``problems`` that its client raises again.
     - ``schemas``: JSON Schemas that are served, `worldledger_service.api.documents.Published` objects by name.
+    - ``measures``: a `worldledger.measures.Measures`, what runs of its worlds are compared by.
     - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.
     """
 
@@ -68,6 +69,7 @@ class Kind:
     errors: str | None = None
     schemas: str | None = None
     report: str | None = None
+    measures: str | None = None
 
     def load(self, part: str) -> Any:
         """Load a part, such as ``projections``; None if the kind does not have it.

@@ -122,6 +122,16 @@ class MomentNotFoundError(SimulationError):
     code = "moment_not_found"
 
 
+class NotComparableError(SimulationError):
+    """Worlds that cannot be compared as asked: of different kinds, too few or too many, by a unit that they lack.
+
+    Details: ``path`` of a path that cannot be read, ``by`` of an unknown unit, ``rulesets`` of the worlds.
+    """
+
+    code = "not_comparable"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
 class WorldExistsError(SimulationError):
     """A world of that name is already there."""
 

@@ -16,4 +16,5 @@ KIND = Kind(
     serves="worldledger_chess.api.serving:open_arena",
     problems="worldledger_chess.api.problems:PROBLEMS",
     report="worldledger_chess.report.section:SECTION",
+    measures="worldledger_chess.rules.measures:MEASURES",
 )

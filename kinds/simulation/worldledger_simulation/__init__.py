@@ -17,4 +17,5 @@ KIND = Kind(
     read_config="worldledger_simulation.read_config:read_config",
     schemas="worldledger_simulation.api.schemas:SCHEMAS",
     report="worldledger_simulation.report.section:SECTION",
+    measures="worldledger_simulation.rules.measures:MEASURES",
 )

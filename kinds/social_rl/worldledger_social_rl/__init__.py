@@ -17,4 +17,5 @@ KIND = Kind(
     errors="worldledger_social_rl.rules.errors:ERRORS",
     schemas="worldledger_social_rl.api.schemas:SCHEMAS",
     report="worldledger_social_rl.report.section:SECTION",
+    measures="worldledger_social_rl.rules.measures:MEASURES",
 )

@@ -275,6 +275,7 @@ _TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.IntentRefusedError: Answer(422, "The validator refuses the intent"),
     errors.InvalidPolicyError: Answer(422, "The policy is refused"),
     errors.UnregisteredPolicyError: Answer(422, "No such policy is registered"),
+    errors.NotComparableError: Answer(422, "The worlds cannot be compared so"),
     errors.PermissionDeniedError: Answer(403, "The agent may not do this"),
     errors.QueryRefusedError: Answer(422, "The query is refused"),
     InvalidParameterError: Answer(422, "A parameter is refused"),

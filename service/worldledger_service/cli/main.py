@@ -18,6 +18,7 @@ from typer._click.exceptions import UsageError
 from worldledger.errors import SimulationError
 from worldledger.kinds import installed
 from worldledger_service.cli import (
+    compare,
     db,
     exports,
     kinds,
@@ -98,6 +99,7 @@ def make_app() -> typer.Typer:
     commands.add("state", state.show_state)
     commands.add("view", view.show_view)
     commands.add("diff", state.show_diff)
+    commands.add("compare", compare.compare)
     commands.add("replay", replay.replay)
     commands.add("verify", verify.verify)
     commands.add("report", report.report)

@@ -10,7 +10,7 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from worldledger_service.report.blocks import NUMERIC, Block, Column, Figure, Note, Report, Table
+from worldledger_service.report.blocks import NUMERIC, Block, Column, Figure, Note, Table
 from worldledger_service.report.charts import Lines
 from worldledger_service.report.drawing import draw, require_drawing
 from worldledger_service.report.wording import counted, moment, shown, writer
@@ -19,8 +19,12 @@ from worldledger_service.report.wording import counted, moment, shown, writer
 _LONG: Final = 32
 
 
-def write_page(report: Report, *, drawn: Callable[[int], object] = lambda number: None) -> Iterator[str]:
-    """Return a report as HTML, piece by piece. ``drawn`` is told the number of each chart that has been drawn.
+def write_page(
+    report: object, *, drawn: Callable[[int], object] = lambda number: None, template: str = "page.html"
+) -> Iterator[str]:
+    """Return a `Report` as HTML, piece by piece. ``drawn`` is told the number of each chart that has been drawn.
+
+    Another ``template`` of this package makes a page of something else that has ``sections``.
 
     The same report is the same text; but for ``read_at``, which stands in one line, it follows from the log alone.
     Raises ExtraMissingError without matplotlib.
@@ -33,7 +37,7 @@ def write_page(report: Report, *, drawn: Callable[[int], object] = lambda number
         drawn(number)
         return Markup(draw(figure.chart, id=f"f{number}", title=shown(figure.title)))  # noqa: S704 - matplotlib's
 
-    return _templates().get_template("page.html").generate(report=report, drawing=drawing)
+    return _templates().get_template(template).generate(report=report, drawing=drawing)
 
 
 @cache

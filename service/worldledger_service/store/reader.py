@@ -207,6 +207,11 @@ class Reader:
         known = await self.fetch(statements.HEADS, [*filter(storable, world_ids)])
         return {row["world_id"]: row["head_seq"] for row in known}
 
+    async def kind_counts(self, world_id: str, *, after_seq: int, until_seq: int) -> dict[str, int]:
+        """Return how many effects of each kind there are in a part of a world's log."""
+        rows = await self.fetch(statements.KIND_COUNTS, world_id, after_seq, until_seq)
+        return {row["kind"]: row["count"] for row in rows}
+
     def on(self, connection: PooledConnection) -> Reader:
         """Return the same reader on one connection, inside its transaction."""
         return ReaderOn(self._pool, self._settings, self._url, self._outages, connection)

@@ -508,6 +508,12 @@ with recursive known as (
 select kind from known where kind is not null
 """
 
+#: How many effects of each kind a world has after a seq ($2), up to another ($3).
+KIND_COUNTS = """
+select kind, count(*) as count from effects
+where world_id = $1 and global_seq > $2 and global_seq <= $3 group by kind
+"""
+
 #: The sources of a world's effects up to a seq ($2).
 SOURCES_OF_WORLD = """
 select distinct source_id from effects where world_id = $1 and global_seq <= $2 order by source_id limit 1000

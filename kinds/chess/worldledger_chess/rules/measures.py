@@ -1,0 +1,55 @@
+"""What is measured of games that are compared: material and, where it was recorded, the evaluation."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from worldledger.effects import Effect
+from worldledger.measures import Measures
+from worldledger.world import WorldState
+from worldledger_chess.rules.state import BOARD
+
+#: The usual worth of the pieces, in pawns.
+_WORTH: Final = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}
+
+
+def values(state: WorldState, began: Effect) -> dict[str, float]:
+    """Return material and evaluation after a half-move, both in pawns, and positive where white is better off."""
+    board = state.entities.get(BOARD)
+    if board is None:
+        return {}
+    found: dict[str, float] = {"material": material(board["fen"])}
+    evaluation = began["payload"].get("evaluation")
+    if isinstance(evaluation, dict) and type(evaluation.get("cp")) in {int, float}:
+        found["evaluation"] = evaluation["cp"] / 100
+    return found
+
+
+def material(fen: str) -> int:
+    """Return white's material less black's, in pawns; pieces in the hand are left out."""
+    placed = fen.split(" ", 1)[0].split("[", 1)[0]
+    return sum(_WORTH.get(piece.lower(), 0) * (1 if piece.isupper() else -1) for piece in placed)
+
+
+def outcome(state: WorldState) -> dict[str, Any]:
+    """Return how the game stands, or ended."""
+    board = state.entities.get(BOARD)
+    return {} if board is None else {name: board[name] for name in ("result", "status", "reason", "ply")}
+
+
+def labels(state: WorldState) -> dict[str, Any]:
+    """Return who plays."""
+    return {colour: state.entities[colour]["agent_id"] for colour in ("white", "black") if colour in state.entities}
+
+
+MEASURES: Final = Measures(
+    values=values,
+    outcome=outcome,
+    labels=labels,
+    left_out=(
+        *("payload.thinking_time", "payload.clock", "payload.timestamp", "payload.thinking_time_total"),
+        *("payload.digest", "payload.config.digest", "payload.config.recording"),
+        *(f"/entities/{BOARD}/{name}" for name in ("started_at", "ended_at", "last_updated")),
+        *(f"/entities/{colour}/{name}" for colour in ("white", "black") for name in ("thinking_time", "clock")),
+    ),
+)

@@ -1,0 +1,336 @@
+"""``worldledger compare``: where runs part, and what becomes of them after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from worldledger.errors import NotComparableError
+from worldledger.moments import AUTO
+from worldledger_service.cli.connect import target, with_store
+from worldledger_service.cli.files import require_none, written_whole
+from worldledger_service.cli.layout import Piece, cut, put_lines, shown, table
+from worldledger_service.cli.naming import find_world, no_experiment
+from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
+from worldledger_service.cli.output import counted, effects, plain, progress_bar, put_bytes, say
+
+if TYPE_CHECKING:
+    from worldledger_service.store import Store, WorldRecord
+
+#: The width that a comparison is laid out for.
+_WIDTH: Final = 80
+#: Most characters of a value beside another one.
+_MOST: Final = 26
+#: Most differences, names and measures that are shown; ``--json`` has more.
+_SHOWN: Final = 8
+_MEASURES: Final = 20
+
+
+def compare(
+    ctx: typer.Context,
+    worlds: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="WORLD…", help="The worlds to compare: 2 to 20.", show_default=False),
+    ] = None,
+    experiment: Annotated[
+        str | None,
+        typer.Option("--experiment", metavar="NAME", help="Compare the worlds of this experiment.", show_default=False),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            metavar="UNIT",
+            help="What effects are aligned by: auto (the kind's own: turn, round, ply), seq, step, sim_time or a unit.",
+        ),
+    ] = AUTO,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ignore",
+            metavar="PATH",
+            help="A field that makes no difference: payload.clock, payload.moves[*].time, /entities/board/fen. "
+            "May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option("--view", metavar="AGENT", help="Compare what this agent saw, too.", show_default=False),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            metavar="NAME",
+            help="Mean and quartiles of each measure by this: a label of the kind (condition, seed), experiment, or a "
+            "member of the configuration.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object, as GET /v1/compare has it.")] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write a page with plots to this file.", show_default=False
+        ),
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Show where runs part: the first effect that one has and the other has not, and what becomes of them after it.
+
+    Worlds of one kind are compared effect by effect. Names, uuids, wall times and digests make no difference, nor does
+    the order in which agents act within a turn. Of two worlds it shows the first divergence, the states there and in
+    the end, the effects since, and the measures of the kind side by side; of more, a matrix of first divergences.
+
+    Examples:
+        worldledger compare run-1 run-2
+        worldledger compare run-1 run-2 --ignore payload.text --view Trader_1
+        worldledger compare --experiment sweep --group condition -o sweep.html
+    """
+    if (experiment is None) == (not worlds):
+        raise typer.BadParameter("give worlds, or --experiment NAME")
+    if as_json and output == "-":
+        raise typer.BadParameter("stdout has the page; give --output a file to have JSON there")
+    if output is not None:
+        from worldledger_service.report.drawing import require_drawing  # noqa: PLC0415 - `--help` needs none of it
+
+        require_drawing()
+        if not force:
+            require_none(output)
+
+    async def work(store: Store) -> dict[str, Any]:
+        from worldledger_service.runtime.comparing import Wanted, compare  # noqa: PLC0415 - slow to load
+
+        records = await _records(store, worlds or [], experiment)
+        with progress_bar("comparing", quiet=quiet) as tell:
+            return await compare(store, records, Wanted(by, ignore or (), view, group), effects(tell))
+
+    found = with_store(target(ctx, database_url, home), work)
+    if output is not None:
+        from worldledger_service.report.comparison import write_comparison  # noqa: PLC0415 - slow to load
+
+        with written_whole(output, force=force) as write:
+            for piece in write_comparison(found):
+                write(piece.encode())
+        if not quiet and output != "-":
+            say(f"compared {counted(len(found['worlds']), 'world')} to {output}")
+    if as_json:
+        put_bytes(json.dumps(found, ensure_ascii=False).encode() + b"\n")
+    elif output is None:
+        put_lines(_page(found))
+
+
+async def _records(store: Store, names: Sequence[str], experiment: str | None) -> list[WorldRecord]:
+    if experiment is None:
+        return [await find_world(store, name) for name in names]
+    from worldledger.chain import Finding  # noqa: PLC0415 - slow to load, as the next; `--help` needs none of it
+    from worldledger.comparing import MOST_WORLDS  # noqa: PLC0415
+
+    found = []
+    for record in await store.worlds(experiment=experiment, limit=MOST_WORLDS + 1):
+        if isinstance(record, Finding):
+            raise record.error()
+        found.append(record)
+    if not found:
+        raise NotComparableError(await no_experiment(store, experiment))
+    if len(found) > MOST_WORLDS:
+        raise NotComparableError(f"experiment {experiment!r} has more than {MOST_WORLDS} worlds: name those to compare")
+    return found
+
+
+# -- for people ----------------------------------------------------------------------------------------------
+
+
+def _page(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
+    worlds = found["worlds"]
+    names = "abcdefghijklmnopqrst"[: len(worlds)]
+    for name, world in zip(names, worlds, strict=True):
+        yield [
+            (f"{name}  ", "cyan"),
+            (cut(world["world_id"], _WIDTH - 20), "bold"),
+            (f"  {world['head_seq']} effects", ""),
+        ]
+    if len(worlds) == 2:
+        yield from _two(found)
+    else:
+        yield from _many(found, names)
+    yield from _groups(found)
+
+
+def _two(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
+    (pair,) = found["pairs"]
+    if pair["settings"]:
+        yield from _titled("settings", _fields(pair["settings"]))
+    beginnings = [each for each in pair["beginnings"] if each["fields"] or None in {each["a"], each["b"]}]
+    if beginnings:
+        yield []
+        yield [(f"before the first {found['by']}", "bold")]
+        for each in beginnings[:_SHOWN]:
+            yield from _parted(each)
+        yield from _more(len(beginnings) - _SHOWN)
+    yield []
+    divergence = pair["divergence"]
+    equal = f"{counted(pair['equal_effects'], 'effect')} equal"
+    if divergence is None:
+        yield [("equal" if pair["equal"] else "the same course", "green"), (f": {equal}", "")]
+    else:
+        yield [("part ", "yellow"), (f"{_place(divergence)}, after {equal}", "")]
+        yield from _parted(divergence)
+    for place, title in (("divergence", "states there"), ("head", "states in the end")):
+        states = (found["states"] or {}).get(place)
+        if states is not None and divergence is not None:
+            yield from _differing(title, states)
+    views = found["views"]
+    if views is not None:
+        for place, title in (("divergence", "there"), ("head", "in the end")):
+            if views[place] is not None:
+                yield from _differing(f"what {plain(views['agent_id'])} saw {title}", views[place])
+    yield from _after(found["after"])
+    yield from _measured(found, divergence)
+    outcomes = [world["outcome"] or {} for world in found["worlds"]]
+    rows = [[plain(name), *(shown(each.get(name), _MOST) for each in outcomes)] for name in outcomes[0]]
+    if rows:
+        yield from _titled("outcome", table([["", "a", "b"], *rows], style="cyan"))
+
+
+def _place(divergence: Mapping[str, Any]) -> str:
+    if divergence["number"] is None:
+        return f"before the first {divergence['unit']}"
+    return f"at {divergence['unit']} {divergence['number']:g}"
+
+
+def _parted(each: Mapping[str, Any]) -> Iterator[list[Piece]]:
+    for name in "ab":
+        effect = each[name]
+        if effect is None:
+            yield [(f"  {name}  ", "cyan"), ("nothing more", "")]
+        else:
+            who = cut(plain(effect["source_id"]), 30)
+            yield [(f"  {name}  ", "cyan"), (f"seq {effect['global_seq']}  {cut(effect['kind'], 24)}  by {who}", "")]
+    yield from _fields(each["fields"], indent=5)
+
+
+def _fields(fields: Sequence[Mapping[str, Any]], indent: int = 2) -> Iterator[list[Piece]]:
+    """Return the fields that differ, a line each: the path, and both values."""
+    for field in fields[:_SHOWN]:
+        path = plain(field["path"])
+        before, after = (_value(field, name) for name in "ab")
+        room = max(_WIDTH - indent - len(path) - 5, 2 * 10)
+        yield [
+            (" " * indent + path + "  ", ""),
+            (cut(before, room // 2), "red"),
+            (" | ", ""),
+            (cut(after, room // 2), "green"),
+        ]
+    yield from _more(len(fields) - _SHOWN, indent)
+
+
+def _value(field: Mapping[str, Any], name: str) -> str:
+    if name in field:
+        return shown(field[name], _WIDTH)
+    return "-" if f"{name}_missing" in field else f"{field[f'{name}_bytes']} bytes"
+
+
+def _more(count: int, indent: int = 2) -> Iterator[list[Piece]]:
+    if count > 0:
+        yield [(" " * indent + f"… and {count} more", "dim")]
+
+
+def _differing(title: str, found: Mapping[str, Any]) -> Iterator[list[Piece]]:
+    where = f"{title} (a {found['a_seq']}, b {found['b_seq']})"
+    if found["equal"]:
+        yield from _titled(where, iter([[("  equal", "green")]]))
+        return
+    differences = found["differences"]
+    yield from _titled(where, _fields(differences))
+    if found["more"]:
+        yield from _more(found["more"])
+
+
+def _after(after: Mapping[str, Any] | None) -> Iterator[list[Piece]]:
+    if after is None:
+        return
+    rows = [[plain(kind), str(one), str(other)] for kind, (one, other) in after["effects"].items()]
+    yield from _titled("effects from there on", table([["", "a", "b"], *rows], style="cyan"))
+    for what in ("entities", "agents"):
+        for name in "ab":
+            if after[what][name]:
+                yield []
+                yield [(f"{what} only in {name}: ", "bold"), (cut(plain(", ".join(after[what][name])), 1000), "")]
+
+
+def _measured(found: Mapping[str, Any], divergence: Mapping[str, Any] | None) -> Iterator[list[Piece]]:
+    """Return a line for each measure: its values where the runs part, and the last ones."""
+    if not found["series"]:
+        return
+    rows = [["measure", "a there", "b there", "a last", "b last"]]
+    at = None if divergence is None or divergence["unit"] != found["series_unit"] else divergence["number"]
+    for each in found["series"][:_MEASURES]:
+        numbers = each["numbers"]
+        there = [_number(values[numbers.index(at)] if at in numbers else None) for values in each["values"]]
+        last = [
+            _number(next((value for value in reversed(values) if value is not None), None)) for values in each["values"]
+        ]
+        rows.append([cut(plain(each["measure"]), 30), *there, *last])
+    yield from _titled(f"measures by {found['series_unit']}", table(rows, style="cyan"))
+    yield from _more(len(found["series"]) - _MEASURES)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
+
+
+def _many(found: Mapping[str, Any], names: str) -> Iterator[list[Piece]]:
+    """Return the matrix of first divergences."""
+    cells = {}
+    for pair in found["pairs"]:
+        divergence = pair["divergence"]
+        if divergence is None:
+            cell = "=" if pair["equal"] else "~"
+        else:
+            cell = "<" if divergence["number"] is None else f"{divergence['number']:g}"
+        cells[pair["a"], pair["b"]] = cells[pair["b"], pair["a"]] = cell
+    ids = [world["world_id"] for world in found["worlds"]]
+    size = max(map(len, cells.values()))
+    yield []
+    yield [(f"first divergence, by {found['by']} (= equal, ~ equal but for the beginning, < before the first)", "bold")]
+    yield [("   " + " ".join(name.rjust(size) for name in names), "cyan")]
+    for name, one in zip(names, ids, strict=True):
+        row = " ".join(("." if one == other else cells[one, other]).rjust(size) for other in ids)
+        yield [(f"{name}  ", "cyan"), (row, "")]
+
+
+def _groups(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
+    """Return each group's measures at the last unit in which all of its runs have them."""
+    groups = found["groups"]
+    if groups is None:
+        return
+    rows = [["measure", groups["by"], found["series_unit"], "n", "mean", "q1", "median", "q3"]]
+    for each in groups["series"][: 2 * _MEASURES]:
+        most = max(each["n"])
+        place = max(place for place, n in enumerate(each["n"]) if n == most)
+        texts = [_number(each[name][place]) for name in ("mean", "q1", "median", "q3")]
+        rows.append(
+            [
+                cut(plain(each["measure"]), 24),
+                cut(plain(each["group"]), 12),
+                str(each["numbers"][place]),
+                str(most),
+                *texts,
+            ]
+        )
+    yield from _titled("the last values of most runs, by group", table(rows, style="cyan"))
+    yield from _more(len(groups["series"]) - 2 * _MEASURES)
+
+
+def _titled(title: str, lines: Iterator[list[Piece]]) -> Iterator[list[Piece]]:
+    yield []
+    yield [(title, "bold")]
+    yield from lines

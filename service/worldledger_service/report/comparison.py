@@ -1,0 +1,181 @@
+"""A comparison of runs as a page: what `worldledger_service.runtime.comparing` found, with plots of the measures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Final
+
+from worldledger_service.report.blocks import Block, Column, Figure, Note, Section, Table
+from worldledger_service.report.charts import Line, Lines
+from worldledger_service.report.page import write_page
+from worldledger_service.report.wording import counted
+
+#: Most measures that are plotted.
+_MOST: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    title: str
+    said: str
+    version: str
+    sections: Sequence[Section]
+
+
+def write_comparison(found: Mapping[str, Any]) -> Iterator[str]:
+    """Return a comparison as HTML, piece by piece. Raises ExtraMissingError without matplotlib."""
+    worlds = found["worlds"]
+    title = " and ".join(world["world_id"] for world in worlds) if len(worlds) == 2 else f"{len(worlds)} runs"
+    said = f"Effects are aligned by {found['by']}. " + (_said_of_two(found) if len(worlds) == 2 else "")
+    sections = [_worlds(found), *(_two(found) if len(worlds) == 2 else [_matrix(found)]), *_measures(found)]
+    return write_page(_Page(title, said, version("worldledger"), sections), template="comparison.html")
+
+
+def _said_of_two(found: Mapping[str, Any]) -> str:
+    (pair,) = found["pairs"]
+    equal = counted(pair["equal_effects"], "effect")
+    if pair["divergence"] is None:
+        return f"The runs take the same course: {equal} are equal."
+    return f"The runs part {_place(pair['divergence'])}, after {equal} that are equal."
+
+
+def _place(divergence: Mapping[str, Any]) -> str:
+    if divergence["number"] is None:
+        return f"before the first {divergence['unit']}"
+    return f"at {divergence['unit']} {divergence['number']:g}"
+
+
+def _worlds(found: Mapping[str, Any]) -> Section:
+    worlds = found["worlds"]
+    told = list(dict.fromkeys(name for world in worlds for name in {**world["labels"], **(world["outcome"] or {})}))
+    columns = [Column("world_id", "World", "code"), Column("head_seq", "Effects", "whole")]
+    columns += [Column(name, name.replace("_", " ").capitalize()) for name in told]
+    rows = [
+        (
+            world["world_id"],
+            world["head_seq"],
+            *({**world["labels"], **(world["outcome"] or {})}.get(name) for name in told),
+        )
+        for world in worlds
+    ]
+    return Section("worlds", "Runs", [Table("worlds", "The runs, and how they ended", columns, rows)])
+
+
+def _two(found: Mapping[str, Any]) -> Iterator[Section]:
+    (pair,) = found["pairs"]
+    blocks = _fields("settings", "Settings that differ", pair["settings"])
+    for number, each in enumerate(pair["beginnings"], 1):
+        blocks += _fields(f"beginning-{number}", f"Before the first {found['by']}: {_effects(each)}", each["fields"])
+    divergence = pair["divergence"]
+    if divergence is not None:
+        blocks.append(Note(f"The runs part {_place(divergence)}: {_effects(divergence)}."))
+        blocks += _fields("divergence", f"The first divergence, {_place(divergence)}", divergence["fields"])
+    else:
+        blocks.append(Note("No effect differs."))
+    views = found["views"] or {}
+    for place, words in (("divergence", "there"), ("head", "in the end")):
+        states, seen = (found["states"] or {}).get(place), views.get(place)
+        if states is not None:
+            blocks += _fields(f"states-{place}", f"States {words}", states["differences"], states["more"])
+        if seen is not None:
+            caption = f"What {views['agent_id']} saw {words}"
+            blocks += _fields(f"views-{place}", caption, seen["differences"], seen["more"])
+    yield Section("divergence", "Where they part", blocks)
+    after = found["after"]
+    if after is not None:
+        columns = [Column("kind", "Kind", "code"), Column("a", "a", "whole"), Column("b", "b", "whole")]
+        rows = [(kind, *counts) for kind, counts in after["effects"].items()]
+        told: list[Block] = [Table("effects", "Effects from there on", columns, rows)]
+        told += [
+            Note(f"{what.capitalize()} only in {name}: {', '.join(after[what][name])}")
+            for what in ("entities", "agents")
+            for name in "ab"
+            if after[what][name]
+        ]
+        yield Section("after", "What came of it", told)
+
+
+def _effects(each: Mapping[str, Any]) -> str:
+    """Say which effects stand beside each other."""
+    told = []
+    for name in "ab":
+        effect = each[name]
+        if effect is None:
+            told.append(f"{name} has nothing more")
+        else:
+            told.append(f"{name} has {effect['kind']} by {effect['source_id']} (seq {effect['global_seq']})")
+    return ", ".join(told)
+
+
+def _fields(name: str, caption: str, fields: Sequence[Mapping[str, Any]], more: int = 0) -> list[Block]:
+    if not fields:
+        return []
+    columns = [Column("path", "Path", "code"), Column("a", "a"), Column("b", "b")]
+    rows = [(field["path"], _value(field, "a"), _value(field, "b")) for field in fields]
+    return [Table(name, caption, columns, rows, more)]
+
+
+def _value(field: Mapping[str, Any], name: str) -> str | None:
+    if name in field:
+        return json.dumps(field[name], ensure_ascii=False)
+    return None if f"{name}_missing" in field else f"{field[f'{name}_bytes']:,} bytes"
+
+
+def _matrix(found: Mapping[str, Any]) -> Section:
+    ids = [world["world_id"] for world in found["worlds"]]
+    cells = {}
+    for pair in found["pairs"]:
+        divergence = pair["divergence"]
+        if divergence is None:
+            cell = "equal" if pair["equal"] else "same course"
+        else:
+            cell = "beginning" if divergence["number"] is None else f"{divergence['number']:g}"
+        cells[pair["a"], pair["b"]] = cells[pair["b"], pair["a"]] = cell
+    columns = [Column("run", "Run", "code"), *(Column(f"run-{n}", str(n)) for n in range(1, len(ids) + 1))]
+    rows = [
+        (f"{n} {one}", *(None if n == m else cells[one, other] for m, other in enumerate(ids, 1)))
+        for n, one in enumerate(ids, 1)
+    ]
+    table = Table("matrix", f"The {found['by']} at which each two runs part", columns, rows)
+    return Section("divergences", "First divergences", [table])
+
+
+def _measures(found: Mapping[str, Any]) -> Iterator[Section]:
+    """Plot each measure: a line for each run, or for each group with its quartiles as a band."""
+    groups, unit = found["groups"], found["series_unit"]
+    if not found["series"]:
+        return
+    number_column = Column("number", unit.capitalize(), "whole")
+    how = "a line for each run" if groups is None else "mean and quartiles by group"
+    figures: list[Block] = []
+    for number, each in enumerate(found["series"][:_MOST], 1):
+        if groups is None:
+            names = [world["world_id"] for world in found["worlds"]]
+            lines = [Line(name, each["numbers"], values) for name, values in zip(names, each["values"], strict=True)]
+            columns = [
+                Column("number", unit.capitalize(), "whole"),
+                *(Column(f"run-{n}", name, "number") for n, name in enumerate(names, 1)),
+            ]
+            rows = [*zip(each["numbers"], *each["values"], strict=True)]
+        else:
+            mine = [row for row in groups["series"] if row["measure"] == each["measure"]]
+            lines = [Line(row["group"], row["numbers"], row["mean"], row["q1"], row["q3"]) for row in mine]
+            columns = [number_column, Column("group", groups["by"].capitalize())]
+            columns += [Column("n", "n", "whole"), *(Column(name, name, "number") for name in _STATISTICS)]
+            rows = [
+                (at, row["group"], row["n"][place], *(row[name][place] for name in _STATISTICS))
+                for row in mine
+                for place, at in enumerate(row["numbers"])
+            ]
+        said = f"{each['measure']} by {unit}, {how}"
+        table = Table(f"measure-{number}", said, columns, rows)
+        figures.append(Figure(each["measure"], Lines(said, unit, "", lines), table))
+    left = len(found["series"]) - _MOST
+    more: list[Block] = [Note(f"… and {left} more measures, which --json has")] if left > 0 else []
+    yield Section("measures", "Measures", [*figures, *more])
+
+
+_STATISTICS: Final = ("mean", "q1", "median", "q3")

@@ -1,0 +1,160 @@
+"""The course of a run: what its kind measures, unit by unit, and how it ended; and many runs by group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from statistics import fmean, quantiles
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from worldledger.errors import NotComparableError
+from worldledger.folding import Fold
+from worldledger.moments import Unit
+from worldledger_service.store.prefetch import prefetch
+
+if TYPE_CHECKING:
+    from worldledger.chain import StoredEffect
+    from worldledger.effects import Effect
+    from worldledger.measures import Measures
+    from worldledger.world import WorldState
+    from worldledger_service.store import Store, WorldRecord
+
+#: Most points of a series; of a longer run every second, fourth … unit is kept.
+MOST_POINTS: Final = 2000
+#: Effects that are folded on the event loop; more goes to a thread.
+_AT_ONCE: Final = 100
+
+_COLUMNS: Final = ("numbers", "n", "mean", "q1", "median", "q3")
+
+
+class Course:
+    """One run, folded from its first effect: ``points`` has the measures by the number of the unit."""
+
+    def __init__(self, fold: Fold, measures: Measures, unit: Unit) -> None:
+        self.points: dict[int, Mapping[str, float]] = {}
+        self._fold = fold
+        self._measures = measures
+        self._unit = unit
+        self._began: tuple[int, Effect] | None = None
+        self._every = 1
+
+    @property
+    def state(self) -> WorldState:
+        """The state after what has been read."""
+        return self._fold.state
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """How the run stands in the end."""
+        return dict(self._measures.outcome(self.state))
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """What the run may be grouped by."""
+        return dict(self._measures.labels(self.state))
+
+    def feed(self, rows: Sequence[StoredEffect]) -> None:
+        """Fold the rows that follow; raises as `Fold.feed`."""
+        start = 0
+        for place, row in enumerate(rows):
+            if row.kind not in self._unit.kinds:
+                continue
+            effect = orjson.loads(row.text)
+            number = self._unit.number
+            found = effect["payload"].get(number) if isinstance(number, str) else number(effect["payload"])
+            if type(found) is not int:
+                continue
+            self._fold.feed(rows[start:place])
+            start = place
+            if self._began is None or self._began[0] != found:
+                self._note()
+                self._began = found, effect
+        self._fold.feed(rows[start:])
+
+    def end(self) -> None:
+        """Note the last unit, which lasts until now."""
+        self._note()
+
+    def _note(self) -> None:
+        if self._began is None:
+            return
+        number, effect = self._began
+        if number % self._every == 0:
+            self.points[number] = self._measures.values(self.state, effect)
+        if len(self.points) > MOST_POINTS:
+            self._every *= 2
+            self.points = {number: values for number, values in self.points.items() if number % self._every == 0}
+
+
+async def course_of(store: Store, record: WorldRecord, measures: Measures, unit: Unit) -> Course:
+    """Return the course of a run up to the head that its record names. Raises as `States.fold_at`."""
+    course = Course(Fold(record.world_id, (await store.states.rules(record.world_id)).ruleset), measures, unit)
+    async with prefetch(store.reader.batches(record.world_id, until_seq=record.head_seq)) as batches:
+        async for batch in batches:
+            if len(batch) <= _AT_ONCE:
+                course.feed(batch)
+            else:
+                await store.aside.run(partial(course.feed, batch))
+    course.end()
+    return course
+
+
+def series(courses: Sequence[Course]) -> list[dict[str, Any]]:
+    """Return each measure side by side: the numbers of the units, and the values of each run (None: none there)."""
+    names = dict.fromkeys(name for course in courses for values in course.points.values() for name in values)
+    found = []
+    for name in names:
+        numbers = sorted({number for course in courses for number, values in course.points.items() if name in values})
+        columns = [[course.points.get(number, {}).get(name) for number in numbers] for course in courses]
+        found.append({"measure": name, "numbers": numbers, "values": columns})
+    return found
+
+
+def groups_of(records: Sequence[WorldRecord], courses: Sequence[Course], group: str) -> list[str]:
+    """Return the group of each run by a label, or by a member of its configuration (``seed``, ``model.name``).
+
+    Runs that do not have it are a group of their own. Raises NotComparableError if none has it.
+    """
+    found = [_group(record, course, group) for record, course in zip(records, courses, strict=True)]
+    if not any(found):
+        labels = {name for course in courses for name in course.labels}
+        settings = {f"config.{name}" for record in records for name in record.config}
+        known = ", ".join(sorted({*labels, *settings, "experiment"}))
+        raise NotComparableError(f"none of the worlds has {group!r} to be grouped by; they have {known}")
+    return [f"without {group}" if each is None else each for each in found]
+
+
+def _group(record: WorldRecord, course: Course, group: str) -> str | None:
+    value: Any = {**record.config, "experiment": record.experiment, **course.labels}
+    for name in group.removeprefix("config.").split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return None if value is None or isinstance(value, dict | list) else str(value)
+
+
+def grouped(found: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> list[dict[str, Any]]:
+    """Return mean, quartiles and n of each measure by unit, for each group of runs."""
+    rows = []
+    for each in found:
+        for group in dict.fromkeys(groups):
+            mine = [values for values, name in zip(each["values"], groups, strict=True) if name == group]
+            columns: dict[str, list[Any]] = defaultdict(list)
+            for place, number in enumerate(each["numbers"]):
+                told = [values[place] for values in mine if values[place] is not None]
+                if not told:
+                    continue
+                low, middle, high = quantiles(told, n=4, method="inclusive") if len(told) > 1 else told * 3
+                point = {
+                    "numbers": number,
+                    "n": len(told),
+                    "mean": fmean(told),
+                    "q1": low,
+                    "median": middle,
+                    "q3": high,
+                }
+                for name, value in point.items():
+                    columns[name].append(value)
+            rows.append({"measure": each["measure"], "group": group, **columns})
+    return rows

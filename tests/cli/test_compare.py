@@ -1,0 +1,224 @@
+"""`compare`: where runs part, on a terminal and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from worldledger.effects import EffectDraft
+from worldledger.observation import ObservationPolicy
+from worldledger.policies import policy_spec
+
+from .conftest import Cli
+from .helpers import BAZAAR, GAME, play, record, say
+
+#: The little world, in which Bob moves elsewhere, says something, and another one comes.
+OTHER: list[EffectDraft] = [
+    *BAZAAR[:2],
+    say("bob", "Move", 2.5, to=[2.0, 4.0, 0.0]),
+    *BAZAAR[3:],
+    say("carol", "EntityCreated", 9.5, entity_id="carol", entity_data={}),
+]
+
+
+@pytest.fixture
+def bazaars(database_url: str) -> None:
+    """Make the little world twice, at other times of the clock, and once as it went otherwise."""
+    record(database_url, "one", BAZAAR)
+    record(database_url, "again", BAZAAR, wall_time=1.8e9, experiment="e")
+    record(database_url, "other", OTHER, wall_time=1.8e9, experiment="e")
+
+
+def compared(on: Cli, *arguments: str) -> Any:
+    """Compare as JSON."""
+    result = on("compare", *arguments, "--json")
+    assert (result.code, result.err) == (0, "")
+    return json.loads(result.out)
+
+
+def test_two_runs_for_people(on: Cli, bazaars: None) -> None:
+    """The first divergence with its fields, the states, and what came after, in 80 columns."""
+    result = on("compare", "one", "other")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        "a  one  7 effects\n"
+        "b  other  8 effects\n"
+        "\n"
+        "part at step 3, after 2 effects equal\n"
+        "  a  seq 4  Move  by bob\n"
+        "  b  seq 4  Move  by bob\n"
+        "     $.payload.to  [2.0,3.0,0.0] | [2.0,4.0,0.0]\n"
+        "\n"
+        "states there (a 4, b 4)\n"
+        "  $.entities.bob.position  [2.0,3.0,0.0] | [2.0,4.0,0.0]\n"
+        "  $.spatial_index.bob  [2.0,3.0,0.0] | [2.0,4.0,0.0]\n"
+        "\n"
+        "states in the end (a 7, b 8)\n"
+        "  $.entities.bob.position  [2.0,3.0,0.0] | [2.0,4.0,0.0]\n"
+        "  $.entities.carol  - | {}\n"
+        "  $.spatial_index.bob  [2.0,3.0,0.0] | [2.0,4.0,0.0]\n"
+        "\n"
+        "effects from there on\n"
+        "                 a  b\n"
+        "  EntityCreated  0  1\n"
+        "  Interact       1  1\n"
+        "  Move           1  1\n"
+        "  Sneezed        1  1\n"
+        "  Speak          1  1\n"
+        "\n"
+        "entities only in b: carol\n"
+    )
+
+
+def test_two_equal_runs(on: Cli, bazaars: None) -> None:
+    """Runs with the same effects are equal, at whatever time and under whatever name they were recorded."""
+    assert on("compare", "one", "again").out.endswith("\nequal: 6 effects equal\n")
+    assert compared(on, "one", "one")["pairs"][0]["equal"] is True
+
+
+def test_the_answer_is_the_same_in_either_order(on: Cli, bazaars: None) -> None:
+    """Exchanged worlds have the same divergence, exchanged."""
+    (there,), (back,) = (compared(on, *names)["pairs"] for names in (("one", "other"), ("other", "one")))
+    assert there["divergence"]["a"]["checksum"] == back["divergence"]["b"]["checksum"]
+    assert [field["path"] for field in there["divergence"]["fields"]] == ["$.payload.to"]
+    assert (there["divergence"]["number"], there["equal_effects"]) == (
+        back["divergence"]["number"],
+        back["equal_effects"],
+    )
+
+
+def test_what_is_ignored_makes_no_difference(on: Cli, bazaars: None) -> None:
+    """With a path ignored the runs go on to where they part otherwise: one has an effect more."""
+    found = compared(on, "one", "other", "--ignore", "payload.to", "--ignore", "/entities/bob/position")
+    divergence = found["pairs"][0]["divergence"]
+    assert (divergence["number"], divergence["a"], divergence["b"]["global_seq"]) == (7, None, 8)
+    assert [each["path"] for each in found["states"]["head"]["differences"]] == [
+        "$.entities.carol",
+        "$.spatial_index.bob",
+    ]
+
+
+def test_a_matrix_of_more_runs(on: Cli, bazaars: None) -> None:
+    """Three runs are compared two by two."""
+    result = on("compare", "one", "again", "other")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.endswith("   a b c\na  . = 3\nb  = . 3\nc  3 3 .\n")
+
+
+def test_the_worlds_of_an_experiment(on: Cli, bazaars: None) -> None:
+    """An experiment names its worlds."""
+    assert [world["world_id"] for world in compared(on, "--experiment", "e")["worlds"]] == ["again", "other"]
+
+
+def test_what_an_agent_saw(on: Cli, database_url: str) -> None:
+    """With --view what an agent saw is compared; an agent that no world has is refused."""
+    agent: EffectDraft = {
+        "kind": "AgentRegistered",
+        "payload": {
+            "agent_id": "eve",
+            "policy": policy_spec(ObservationPolicy()),
+            "permissions": [],
+            "weight": 1,
+        },
+        "source_id": "worldledger",
+        "schema_version": "1.0.0",
+    }
+    for name, coins in (("one", 1), ("other", 2)):
+        made: EffectDraft = {
+            "kind": "EntityCreated",
+            "payload": {"entity_id": "ann", "entity_data": {"coins": coins}},
+            "source_id": "ann",
+            "schema_version": "1.0.0",
+        }
+        play(database_url, name, [agent], system=True, ruleset="sandbox")
+        play(database_url, name, [made])
+    seen = compared(on, "one", "other", "--view", "eve")["views"]
+    assert [field["path"] for field in seen["divergence"]["differences"]] == ["$.visible_entities.ann.coins"]
+    assert seen["head"]["equal"] is False
+    result = on("compare", "one", "other", "--view", "evi")
+    assert result.code == 2
+    assert "evi" in result.err
+
+
+@pytest.fixture
+def games(on: Cli, tmp_path: Path) -> list[str]:
+    """Import two games that part at the third half-move, and end differently."""
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    (tmp_path / "b.pgn").write_text(GAME.format(2).replace("2. g4 Qh4# 0-1", "2. e4 Nf6 3. d4 exd4 0-1"))
+    assert on("import", "pgn", str(tmp_path), "--experiment", "cup").code == 0
+    return [row["world_id"] for row in json.loads(on("worlds", "--experiment", "cup", "--json").out)]
+
+
+def test_games_by_their_measures(on: Cli, games: list[str]) -> None:
+    """Two games are aligned by half-moves; material is set side by side, and how they ended."""
+    found = compared(on, *games)
+    divergence = found["pairs"][0]["divergence"]
+    assert (found["by"], divergence["number"]) == ("ply", 3)
+    assert found["pairs"][0]["equal_effects"] == 2
+    (material,) = found["series"]
+    assert material["measure"] == "material"
+    assert sorted(values[-1] or 0 for values in material["values"]) == [-1, 0]
+    assert sorted(world["outcome"]["ply"] for world in found["worlds"]) == [4, 6]
+    assert {world["labels"]["white"] for world in found["worlds"]} == {"Ann"}
+    out = on("compare", *games).out
+    assert "part at ply 3, after 2 effects equal\n" in out
+    assert "measures by ply\n" in out
+
+
+def test_groups_of_runs(on: Cli, games: list[str]) -> None:
+    """Measures are told by group: mean, quartiles and n; a group that no run has is refused with those there are."""
+    found = compared(on, *games, "--group", "white")["groups"]
+    assert (found["by"], found["of"]) == ("white", ["Ann", "Ann"])
+    (material,) = found["series"]
+    assert (material["group"], material["numbers"], material["n"]) == ("Ann", [1, 2, 3, 4, 5, 6], [2, 2, 2, 2, 1, 1])
+    assert material["mean"][-1] == material["q1"][-1] == -1
+    result = on("compare", *games, "--group", "whit")
+    assert result.code == 2
+    assert "none of the worlds has 'whit' to be grouped by; they have black, config.digest" in result.err
+
+
+def test_a_page_with_plots(on: Cli, games: list[str], tmp_path: Path) -> None:
+    """A page stands alone: one file, with a plot for each measure; it does not replace a file unless it may."""
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "page.html"
+    result = on("compare", *games, "-o", str(page))
+    assert (result.code, result.out) == (0, "")
+    text = page.read_text()
+    assert "part at ply 3, after 2 effects that are equal" in text
+    assert text.count("<svg") == 1
+    assert ElementTree.fromstring(text.split("\n", 1)[1]) is not None
+    assert on("compare", *games, "-o", str(page)).code == 2
+    assert on("compare", *games, games[0], "--group", "white", "-o", str(page), "--force").code == 0
+    assert "mean and quartiles by group" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["one"], "give 2 to 20 worlds, not 1"),
+        (["one"] * 21, "give 2 to 20 worlds, not 21"),
+        (["one", "other", "--by", "turn"], "cannot be aligned by 'turn': give one of auto, seq, step, sim_time"),
+        (["one", "other", "--ignore", "payload[x"], "is no path such as payload.clock"),
+        (["one", "nowhere"], "no world named 'nowhere'"),
+        (["one", "other", "--group", "seed"], "have no measures to be grouped"),
+        (["one", "one", "one", "--view", "bob"], "are compared in two worlds"),
+        (["--experiment", "nothing"], "no worlds in the experiment 'nothing'"),
+        ([], "give worlds, or --experiment NAME"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(on: Cli, bazaars: None, arguments: list[str], said: str) -> None:
+    """Each refusal is one sentence, and exit code 2."""
+    result = on("compare", *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert said in result.err
+
+
+def test_worlds_of_different_kinds_are_refused(on: Cli, bazaars: None, games: list[str]) -> None:
+    """A game is not compared with a market; the refusal names both kinds."""
+    result = on("compare", "one", games[0])
+    assert result.code == 2
+    assert "only worlds of one kind can be compared: 'one' is of the kind sandbox" in result.err

@@ -1,0 +1,551 @@
+"""Comparing the logs of two worlds: where the two runs part, effect by effect. Pure: rows in, the first difference out.
+
+**What of an effect is compared**: kind, payload, priority, schema_version and source_id, and sim_time unless the wall
+clock sets it in either world. Left out is what two equal runs do not have in common: uuid, req_id, wall_time, checksum,
+global_seq, the world's name, ``source_metadata`` (the file that an effect was imported from, say), and ``caused_by``,
+which is a seq of its own log. Effects that prove or measure are left out whole (StateDigest, ViewDigest), and of the
+payloads of other system kinds their seqs, req_ids and latencies.
+
+**Alignment.** A log is cut into sections: its steps, the units of its kind (turns, rounds, half-moves), its sim_times,
+or its single effects. In a section the effects of each source are paired in order: the first with the first, and so on.
+So agents that act in another order within a turn make no difference. What lies before the first section (settings,
+registrations) is how the run begins; differences there are listed and do not end the comparison.
+
+The answer depends on the two logs alone, not on the batches that they are read in, and it is the same with the two
+logs exchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import orjson
+
+from worldledger.canonical import canonical_json, child
+from worldledger.chain import StoredRow
+from worldledger.core_kinds import VIEW_DIGEST_KIND
+from worldledger.effects import is_system_kind
+from worldledger.errors import NotComparableError
+from worldledger.folding import DIGEST_KIND
+from worldledger.genesis import GENESIS_KIND
+from worldledger.moments import AUTO, STEP, Unit
+from worldledger.patches import diff
+
+#: Alignments that every kind of world has, besides its units.
+SEQ: Final = "seq"
+SIM_TIME: Final = "sim_time"
+#: Most worlds in one comparison.
+MOST_WORLDS: Final = 20
+#: Most differences in the beginnings of two worlds that are listed.
+MOST_LISTED: Final = 20
+#: Most bytes of a value that is told with a difference; a longer one is left out.
+MOST_VALUE_BYTES: Final = 1000
+#: Bytes of effects of one section that may wait for their partners; beyond, the section counts as ended.
+_MOST_WAITING_BYTES: Final = 32 * 2**20
+#: Differences before the first section among which the first ones are looked for.
+_MOST_PARTED: Final = 1000
+
+#: Kinds that are no part of what happened.
+_LEFT_OUT: Final = frozenset({GENESIS_KIND, DIGEST_KIND, VIEW_DIGEST_KIND})
+#: Members of an effect that are compared, without sim_time.
+_COMPARED: Final = ("kind", "payload", "priority", "schema_version", "source_id")
+#: Members of the payloads of system kinds that are seqs, names or timings of one log alone.
+_OWN: Final = frozenset({"req_id", "generation_id", "context_seq", "last_tick_seq", "latency_ms"})
+#: Members of a genesis that are the world's identity, or the place that it came from.
+_IDENTITY: Final = frozenset({"world_uuid", "time_zero", "experiment", "parent"})
+
+_EFFECTS_OWN: Final = frozenset((*_COMPARED, "sim_time"))
+_STATES_OWN: Final = frozenset({"entities", "metadata", "relationships", "spatial_index"})
+_VIEWS_OWN: Final = frozenset({"visible_entities", "visible_relationships"})
+#: What states differ in where nothing in the worlds does: places and times of their own logs.
+OWN_OF_STATES: Final = (
+    ("metadata", "last_effect_seq"),
+    ("metadata", "last_effect_time"),
+    ("metadata", "last_effect_kind"),
+    ("metadata", "agents", "*", "registered_seq"),
+)
+
+
+# -- paths -----------------------------------------------------------------------------------------------------
+
+#: The names from the root of a document to a place in it; ``*`` stands for any.
+Path: TypeAlias = tuple[str, ...]
+
+_STEPS: Final = re.compile(r'\.([^.\[\]"]+)|\[([0-9]{1,9}|\*|"(?:[^"\\]|\\.)*")\]')
+
+
+def parse_path(text: str) -> Path:
+    """Read ``payload.clock``, ``$.payload["a b"]``, ``payload.moves[*].time`` or ``/entities/board/clock``.
+
+    Raises NotComparableError for a text that is no path into an effect, a state or a view.
+    """
+    if text.startswith("/"):
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
+    else:
+        rest = text[1:] if text.startswith("$") else f".{text}"
+        steps = []
+        while rest:
+            step = _STEPS.match(rest)
+            if step is None:
+                raise _no_path(text, f"it cannot be read from {rest!r} on")
+            try:
+                steps.append(json.loads(step[2]) if (step[2] or "").startswith('"') else step[1] or step[2])
+            except ValueError:
+                raise _no_path(text, f"{step[2]} is no JSON string") from None
+            rest = rest[step.end() :]
+    known = _EFFECTS_OWN | _STATES_OWN | _VIEWS_OWN
+    if not steps or steps[0] not in known:
+        raise _no_path(text, f"it begins with one of {', '.join(sorted(known))}")
+    return tuple(steps)
+
+
+def _no_path(text: str, why: str) -> NotComparableError:
+    shown = text if len(text) <= 80 else f"{text[:80]}…"
+    return NotComparableError(f"{shown!r} is no path such as payload.clock or /entities/board/clock: {why}", path=shown)
+
+
+def _without(value: Any, paths: Iterable[Path]) -> Any:
+    """Return a value without what lies at these paths; an element of a list becomes null."""
+    for path in paths:
+        value = _cut(value, path)
+    return value
+
+
+def _cut(value: Any, path: Path) -> Any:
+    first, rest = path[0], path[1:]
+    if isinstance(value, dict):
+        names = [*value] if first == "*" else [first] if first in value else []
+        if not names:
+            return value
+        value = dict(value)
+        for name in names:
+            if rest:
+                value[name] = _cut(value[name], rest)
+            else:
+                del value[name]
+    elif isinstance(value, list) and (first == "*" or first.isdecimal()):
+        value = [
+            (_cut(item, rest) if rest else None) if first in {"*", str(index)} else item
+            for index, item in enumerate(value)
+        ]
+    return value
+
+
+class Difference(NamedTuple):
+    """A place at which two documents differ: its JSON path, and both values (`MISSING` where there is none)."""
+
+    path: str
+    a: Any
+    b: Any
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it: a value that is missing, or longer than MOST_VALUE_BYTES, is left out."""
+        found: dict[str, Any] = {"path": self.path}
+        for name, value in (("a", self.a), ("b", self.b)):
+            if value is MISSING:
+                found[f"{name}_missing"] = True
+            elif (size := len(canonical_json(value))) > MOST_VALUE_BYTES:
+                found[f"{name}_bytes"] = size
+            else:
+                found[name] = value
+        return found
+
+
+MISSING: Final = object()
+
+
+def differences(a: Any, b: Any, ignored: Iterable[Path] = ()) -> list[Difference]:
+    """Return the places at which two JSON values differ, objects descended into; ignored paths are left out."""
+    ignored = [*ignored]
+    a, b = _without(a, ignored), _without(b, ignored)
+    found = []
+    for operation in diff(a, b):
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]]
+        path = "$"
+        for step in steps:
+            path = child(path, step)
+        found.append(Difference(path, _at(a, steps), _at(b, steps)))
+    return found
+
+
+def _at(value: Any, steps: Sequence[str]) -> Any:
+    for step in steps:
+        value = value.get(step, MISSING)
+        if value is MISSING:
+            break
+    return value
+
+
+def genesis_differences(a: bytes, b: bytes, ignored: Iterable[Path] = ()) -> list[Difference]:
+    """Return where the settings that two worlds began with differ, but for who they are."""
+    own = [("payload", name) for name in _IDENTITY]
+    one, other = ({"payload": orjson.loads(text)["payload"]} for text in (a, b))
+    return differences(one, other, [*own, *ignored])
+
+
+# -- two effects -----------------------------------------------------------------------------------------------
+
+_KIND: Final = b'"kind":'
+_UUID: Final = b',"uuid":"'
+_PRIORITY: Final = b',"priority":'
+_SCHEMA: Final = b',"schema_version":'
+_SIM_TIME: Final = b',"sim_time":'
+_SOURCE: Final = b',"source_id":'
+_METADATA: Final = b'"source_metadata":'
+
+
+class Likeness:
+    """Says whether two effects are the same, and else where they differ.
+
+    The keys of a stored text are sorted, so the compared parts can be cut out by position. Only effects whose parts
+    differ as bytes are decoded. The cuts rely on this: a name in quotes cannot stand inside a JSON string, so before
+    the first ``"kind":`` and after the last ``,"uuid":"`` of a text there are only members of the effect itself.
+    """
+
+    def __init__(self, *, with_sim_time: bool = True, ignored: Iterable[Path] = ()) -> None:
+        self._with_sim_time = with_sim_time
+        self._ignored = [path for path in ignored if path[0] in _EFFECTS_OWN]
+
+    def same(self, a: bytes, b: bytes) -> bool:
+        """Return whether two stored effects are the same in what is compared."""
+        one = a[a.find(_KIND) : a.rfind(_UUID)]
+        other = b[b.find(_KIND) : b.rfind(_UUID)]
+        if one == other:
+            return True
+        if self._parts(one) == self._parts(other) is not None:
+            return True
+        return not self.differences(a, b)
+
+    def _parts(self, text: bytes) -> bytes | None:
+        """Cut out what is compared of an effect; None if that takes decoding."""
+        if _METADATA in text:
+            return None
+        end = text.rfind(_PRIORITY)
+        # After the last one there is one string that may have any characters, the req_id, and none with raw quotes.
+        schema = text.find(_SCHEMA, end)
+        if end < 0 or schema < 0:
+            return None
+        priority = text[end : text.find(b",", end + 1)]
+        time, source = text.find(_SIM_TIME, schema), text.rfind(_SOURCE)
+        if self._with_sim_time:
+            return text[:end] + priority + text[schema:]
+        return text[:end] + priority + text[schema:time] + text[source:]
+
+    def differences(self, a: bytes, b: bytes) -> list[Difference]:
+        """Return where two stored effects differ in what is compared."""
+        return differences(self.compared(a), self.compared(b), self._ignored)
+
+    def compared(self, text: bytes) -> dict[str, Any]:
+        """Return what is compared of a stored effect."""
+        effect = orjson.loads(text)
+        names = (*_COMPARED, "sim_time") if self._with_sim_time else _COMPARED
+        found = {name: effect.get(name) for name in names}
+        if is_system_kind(found["kind"]) and isinstance(found["payload"], dict):
+            found["payload"] = {name: value for name, value in found["payload"].items() if name not in _OWN}
+        return found
+
+
+# -- alignment -------------------------------------------------------------------------------------------------
+
+#: The section of what lies before the first one.
+_BEGINNING: Final = -math.inf
+_END: Final = math.inf
+
+
+def unit_of(by: str, units: Mapping[str, Unit], ruleset: str) -> tuple[str, Unit | None]:
+    """Return the name of the alignment that is meant, and the unit of the kind that it counts in.
+
+    ``auto`` is the first unit that a kind declares, or else its steps. Raises NotComparableError for an unknown name.
+    """
+    if by == AUTO:
+        by = next(iter(units), STEP)
+    if by not in units and by not in {SEQ, STEP, SIM_TIME}:
+        known = ", ".join(dict.fromkeys((AUTO, SEQ, STEP, SIM_TIME, *units)))
+        raise NotComparableError(f"worlds of {ruleset} cannot be aligned by {by!r}: give one of {known}", by=by)
+    return by, units.get(by)
+
+
+class Divergence(NamedTuple):
+    """Where two runs part: the section's number, and the effect of each that the other does not have.
+
+    ``number`` is None before the first section. ``a`` and ``b`` are rows as they are stored; None where a run has no
+    effect there, because it has ended or done less. ``fields`` says where the two effects differ. ``a_seq`` and
+    ``b_seq`` are the places up to which the states of both are to be compared.
+    """
+
+    number: float | None
+    a: StoredRow | None
+    b: StoredRow | None
+    fields: Sequence[Difference]
+    a_seq: int
+    b_seq: int
+
+
+class _Waiting(NamedTuple):
+    place: int
+    row: StoredRow
+
+
+class _Side:
+    """One log: the rows that have been read and not been compared, and the section that it has come to."""
+
+    def __init__(self, number: Callable[[_Side, StoredRow], float]) -> None:
+        self.rows: Sequence[StoredRow] = ()
+        self.next = 0
+        self.is_over = False
+        self.label = _BEGINNING
+        self.count = 0
+        self.place = 0
+        self.seen = 0
+        self._number = number
+        self.is_peeked = False
+
+    def feed(self, rows: Sequence[StoredRow], *, is_over: bool) -> None:
+        self.rows = [*self.rows[self.next :], *rows] if self.next < len(self.rows) else rows
+        self.next = 0
+        self.is_over = is_over
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether it must be fed before the comparison can go on."""
+        return self.next >= len(self.rows) and not self.is_over
+
+    def skip(self) -> None:
+        """Pass over what is not compared."""
+        while not self.is_peeked and self.next < len(self.rows) and self.rows[self.next][3] in _LEFT_OUT:
+            self.next += 1
+
+    def section(self) -> float:
+        """Return the section of the next row; infinite at the end of the log. It is not hungry."""
+        if self.next >= len(self.rows):
+            return _END
+        if not self.is_peeked:
+            self.label = self._number(self, self.rows[self.next])
+            self.is_peeked = True
+        return self.label
+
+    def take(self) -> _Waiting:
+        """Return the next row with its place in the section."""
+        row = self.rows[self.next]
+        self.next += 1
+        self.is_peeked = False
+        self.place += 1
+        self.seen = row[0]
+        return _Waiting(self.place, row)
+
+
+class Aligner:
+    """Finds the first divergence of two logs that are fed to it in order, in memory bounded by one section.
+
+    ``divergence`` is where they part; None if they do not, or as long as `is_done` is False. ``beginnings`` are the
+    differences before the first section, at most MOST_LISTED. ``equal`` counts the effects that both have in common.
+
+    ``since`` is the section that both logs have come to, if they are known to be equal up to there and are fed from
+    there on only.
+    """
+
+    def __init__(self, likeness: Likeness, by: str, unit: Unit | None, *, since: float | None = None) -> None:
+        self.divergence: Divergence | None = None
+        self.beginnings: list[Divergence] = []
+        self.equal = 0
+        self.is_done = False
+        self._like = likeness
+        self._by = by
+        self._unit = unit
+        self._kinds = frozenset(() if unit is None else unit.kinds)
+        self._a, self._b = _Side(self._number), _Side(self._number)
+        self._section = self._a.label = self._b.label = _BEGINNING if since is None else since
+        self._waiting: dict[str, tuple[deque[_Waiting], deque[_Waiting]]] = {}
+        self._waiting_bytes = 0
+        self._parted: list[tuple[int, str, _Waiting, _Waiting]] = []
+        #: the pairs of the section that are the same, until it is known that they come before any difference
+        self._same: list[tuple[int, str]] = []
+
+    @property
+    def hungry(self) -> tuple[bool, bool]:
+        """Which of the logs must be fed before the comparison can go on."""
+        return self._a.is_hungry, self._b.is_hungry
+
+    def feed(
+        self,
+        a: Sequence[StoredRow] = (),
+        b: Sequence[StoredRow] = (),
+        *,
+        a_over: bool = False,
+        b_over: bool = False,
+    ) -> bool:
+        """Take the rows that follow in either log, ``over`` where they are the last; return whether it is done."""
+        for side, rows, over in ((self._a, a, a_over), (self._b, b, b_over)):
+            if rows or over:
+                side.feed(rows, is_over=over or side.is_over)
+        while not self.is_done and self._go_on():
+            pass
+        return self.is_done
+
+    # -- sections ------------------------------------------------------------------------------------------
+
+    def _number(self, side: _Side, row: StoredRow) -> float:
+        """Return the section of a row; called once for each row that is looked at singly, in order."""
+        if self._by == SIM_TIME:
+            return row[5]
+        if self._unit is not None:
+            if row[3] in self._kinds and (number := self._read(row[1])) is not None:
+                return number
+            return side.label
+        if self._by == SEQ or not is_system_kind(row[3]):
+            side.count += 1
+            return side.count
+        return side.label
+
+    def _read(self, text: bytes) -> float | None:
+        """Return the number of the unit that an effect begins."""
+        assert self._unit is not None  # noqa: S101 - the callers look
+        payload = orjson.loads(text)["payload"]
+        number = self._unit.number
+        found = payload.get(number) if isinstance(number, str) else number(payload)
+        return found if type(found) in {int, float} else None
+
+    def _go_on(self) -> bool:
+        """Do a piece of work; return False if nothing can be done before a log is fed."""
+        a, b = self._a, self._b
+        if not (self._waiting or self._parted or a.is_peeked or b.is_peeked) and a.label == b.label:
+            self._run(a, b)
+        a.skip()
+        b.skip()
+        if a.is_hungry or b.is_hungry:
+            # What waits has the other log's answer still to come, however far this one has been read.
+            return False
+        sections = a.section(), b.section()
+        if self._section not in sections:
+            if self._close():
+                return False
+            if sections == (_END, _END):
+                if self._section == _BEGINNING and self.beginnings:  # it is all that there is
+                    self.divergence = self.beginnings.pop(0)
+                self.is_done = True
+                return False
+            self._section = min(sections)
+            a.place = b.place = 0
+        first = sections[0] == self._section and (sections[1] != self._section or a.place <= b.place)
+        self._pair(0 if first else 1)
+        if self._is_decided():
+            return not self._close()
+        return True
+
+    def _run(self, a: _Side, b: _Side) -> None:
+        """Pass over rows that are the same and stand at the same place: the common case, in one loop."""
+        rows, others = a.rows, b.rows
+        i, j = a.next, b.next
+        most, its_most = len(rows), len(others)
+        same, kinds, unit = self._like.same, self._kinds, self._unit
+        by_time, numbered = self._by == SIM_TIME, self._unit is None
+        label, count, equal = a.label, a.count, 0
+        while i < most and j < its_most:
+            one, other = rows[i], others[j]
+            kind = one[3]
+            if kind in _LEFT_OUT:
+                i += 1
+                continue
+            if other[3] in _LEFT_OUT:
+                j += 1
+                continue
+            if kind != other[3] or not same(one[1], other[1]) or (by_time and one[5] != other[5]):
+                break
+            if numbered:
+                if by_time:
+                    label = one[5]
+                elif self._by == SEQ or not is_system_kind(kind):
+                    count += 1
+                    label = count
+            elif kind in kinds and unit is not None:
+                number, its = self._read(one[1]), self._read(other[1])
+                if number != its:
+                    break
+                label = label if number is None else number
+            i += 1
+            j += 1
+            equal += 1
+        if equal:
+            a.seen, b.seen = rows[i - 1][0], others[j - 1][0]
+            a.label = b.label = self._section = label
+            a.count = b.count = count
+            self.equal += equal
+        a.next, b.next = i, j
+
+    def _pair(self, which: int) -> None:
+        """Take the next row of a log and pair it with what waits of its source in the other, or let it wait."""
+        taken = (self._a, self._b)[which].take()
+        source = "" if self._by == SEQ else taken.row[4]
+        queues = self._waiting.setdefault(source, (deque(), deque()))
+        if not queues[1 - which]:
+            queues[which].append(taken)
+            self._waiting_bytes += len(taken.row[1])
+            return
+        partner = queues[1 - which].popleft()
+        self._waiting_bytes -= len(partner.row[1])
+        if not any(queues):
+            del self._waiting[source]
+        a, b = (partner, taken) if which else (taken, partner)
+        if self._like.same(a.row[1], b.row[1]):
+            self._same.append((min(a.place, b.place), source))
+            if not (self._waiting or self._parted):
+                self._count()
+        elif self._section != _BEGINNING or len(self._parted) < _MOST_PARTED:
+            self._parted.append((min(a.place, b.place), source, a, b))
+
+    def _count(self, until: tuple[int, str] | None = None) -> None:
+        """Count the pairs that are the same, of those up to a place."""
+        self.equal += len(self._same) if until is None else sum(each < until for each in self._same)
+        self._same = []
+
+    def _is_decided(self) -> bool:
+        """Return whether nothing that is still to come of this section can change where the logs part."""
+        if self._waiting_bytes > _MOST_WAITING_BYTES:
+            return True
+        if not self._parted or self._section == _BEGINNING:
+            return False
+        place, source, _, _ = min(self._parted, key=lambda each: each[:2])
+        if any(side.place <= place for side in (self._a, self._b)):
+            return False
+        waiting = [(queue[0].place, name) for name, queues in self._waiting.items() for queue in queues if queue]
+        return all(each > (place, source) for each in waiting)
+
+    def _close(self) -> bool:
+        """End the section; return whether the logs have parted in it."""
+        found = [self._divergence(place, source, a, b) for place, source, a, b in self._parted]
+        # What has no partner of its own source is shown beside what the other log has instead.
+        left = [
+            sorted((each.place, name, each) for name, queues in self._waiting.items() for each in queues[which])
+            for which in (0, 1)
+        ]
+        for n in range(max(map(len, left))):
+            one, other = (queue[n][2] if n < len(queue) else None for queue in left)
+            there = [queue[n][:2] for queue in left if n < len(queue)]
+            found.append(self._divergence(*min(there), one, other))
+            if n == MOST_LISTED:
+                break
+        self._parted, self._waiting, self._waiting_bytes = [], {}, 0
+        found.sort(key=lambda each: each[:2])
+        self._count(found[0][:2] if found and self._section != _BEGINNING else None)
+        if not found:
+            return False
+        if self._section == _BEGINNING:
+            self.beginnings += [each for _, _, each in found][:MOST_LISTED]
+            return False
+        self.divergence = found[0][2]
+        self.is_done = True
+        return True
+
+    def _divergence(
+        self, place: int, source: str, a: _Waiting | None, b: _Waiting | None
+    ) -> tuple[int, str, Divergence]:
+        one, other = None if a is None else a.row, None if b is None else b.row
+        fields = [] if one is None or other is None else self._like.differences(one[1], other[1])
+        number = None if self._section == _BEGINNING else self._section
+        seqs = [side.seen if row is None else row[0] for side, row in ((self._a, one), (self._b, other))]
+        return place, source, Divergence(number, one, other, fields, *seqs)
