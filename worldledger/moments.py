@@ -24,7 +24,7 @@ from worldledger.kinds import installed
 
 #: The unit that every world has.
 STEP: Final = "step"
-#: Stands for the unit that a comparison of worlds is aligned by unless one is named: the first that their kind declares.
+#: The unit that a comparison of worlds is aligned by unless one is named: the first that their kind declares.
 AUTO: Final = "auto"
 
 _DIGITS: Final = re.compile(r"[0-9]{1,19}")

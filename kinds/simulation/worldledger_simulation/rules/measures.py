@@ -25,4 +25,6 @@ def outcome(state: WorldState) -> dict[str, Any]:
     return {"turn": state.metadata[TURN], "agents": len(state.metadata["simulation"]["agents"])}
 
 
-MEASURES: Final = Measures(values=values, outcome=outcome)
+#: The key of the noise that agents see is the world's own uuid.
+_OWN: Final = ("payload.policy.config.noise_key", "/metadata/agents/*/policy/config/noise_key")
+MEASURES: Final = Measures(values=values, outcome=outcome, left_out=_OWN)
