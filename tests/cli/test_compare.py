@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -190,7 +190,7 @@ def test_a_page_with_plots(on: Cli, games: list[str], tmp_path: Path) -> None:
     text = page.read_text()
     assert "part at ply 3, after 2 effects that are equal" in text
     assert text.count("<svg") == 1
-    assert ElementTree.fromstring(text.split("\n", 1)[1]) is not None
+    assert ET.fromstring(text.split("\n", 1)[1]) is not None
     assert on("compare", *games, "-o", str(page)).code == 2
     assert on("compare", *games, games[0], "--group", "white", "-o", str(page), "--force").code == 0
     assert "mean and quartiles by group" in page.read_text()
