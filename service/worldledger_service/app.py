@@ -46,6 +46,7 @@ from worldledger_service.api import (
     sql,
     states,
     verification,
+    why,
     worlds,
 )
 from worldledger_service.api.bodies import Room
@@ -80,6 +81,7 @@ _MODULES = (
     worlds,
     states,
     verification,
+    why,
     sql,
     agents_of_worlds,
     observing,

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from worldledger.aio import CancelToken
 from worldledger.canonical import gate
+from worldledger.causes import Direction
 from worldledger.client.fitting import fitted
 from worldledger.client.handle import RemoteHandle
 from worldledger.client.link import Links, MessageTooLargeError
@@ -425,6 +426,27 @@ class RemoteWorld:
         ValueError) for an invalid moment (`worldledger.moments`).
         """
         return await self._links.view(agent_id, at_seq, at)
+
+    async def why(
+        self,
+        seq: int,
+        *,
+        direction: Direction = "back",
+        depth: int | None = None,
+        width: int | None = None,
+        limit: int | None = None,
+        window: int | None = None,
+    ) -> dict[str, Any]:
+        """Return what an effect came of, or (``forward``) what came of it: the answer of the route ``…/why``.
+
+        ``depth``: most links to go, ``width``: most links of each kind at one effect, ``limit``: most effects,
+        ``window``: effects in which it is found out what was touched and shown. Defaults: docs/reference/http.md.
+        Raises WorldNotFoundError and EffectNotFoundError.
+        """
+        params = {"direction": direction, "depth": depth, "width": width, "limit": limit, "window": window}
+        given = {name: value for name, value in params.items() if value is not None}
+        answer = await self._transport.call("GET", f"{self._path}/effects/{seq:d}/why", params=given)
+        return cast("dict[str, Any]", answer.value)
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> RemoteSubscription:
         """Return the agent's observations after a view; without one, from now on, the view first.

@@ -32,6 +32,7 @@ from worldledger_service.cli import (
     state,
     verify,
     view,
+    why,
     worlds,
 )
 from worldledger_service.cli.output import ReaderGoneError, flush, say
@@ -100,6 +101,7 @@ def make_app() -> typer.Typer:
     commands.add("view", view.show_view)
     commands.add("diff", state.show_diff)
     commands.add("compare", compare.compare)
+    commands.add("why", why.show_why)
     commands.add("replay", replay.replay)
     commands.add("verify", verify.verify)
     commands.add("report", report.report)

@@ -202,6 +202,30 @@ select global_seq, convert_to(effect::text, 'UTF8') as text, checksum, kind, sou
 from effects where world_id = $1 and global_seq = $2
 """
 
+#: Effects of several worlds, $1 world_id and $2 global_seq, each with the first one of its request.
+EFFECTS_AT = """
+select e.world_id, e.global_seq, convert_to(e.effect::text, 'UTF8') as text, e.checksum, e.kind, e.source_id,
+       e.sim_time, q.first_seq
+from unnest($1::text[], $2::bigint[]) as a (world_id, global_seq)
+join effects e on e.world_id = a.world_id and e.global_seq = a.global_seq
+left join requests q
+    on q.world_id = e.world_id and q.source_id = e.source_id and q.req_id = e.effect ->> 'req_id'
+"""
+
+#: Of the first $4 effects after a seq ($2) that name their cause, those whose cause is $3 or later, with that cause.
+#: The last row has the last of those that were looked at (null: none), and their number. Keys stand sorted, so the
+#: cause stands first in the text.
+EFFECTS_CAUSED = """
+with looked as materialized (
+    select global_seq, split_part(substring(effect::text from 14 for 20), ',', 1) as cause from effects
+    where world_id = $1 and global_seq > $2 and starts_with(effect::text, '{"caused_by":')
+    order by world_id, global_seq limit $4)
+select global_seq, cause::bigint as cause, false as is_end from looked
+where case when cause ~ '^[0-9]{1,16}$' then cause::bigint between $3 and global_seq - 1 end
+union all select max(global_seq), count(*), true from looked
+order by is_end, global_seq
+"""
+
 #: The answer to a repeated request: the effects it made, $2 first to $3 last.
 EFFECTS_BETWEEN = """
 select global_seq, effect ->> 'uuid' as uuid, checksum, sim_time from effects

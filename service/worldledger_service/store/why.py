@@ -1,0 +1,398 @@
+"""Why: what an effect came of, and what came of it, read from the log (`worldledger.causes`)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from worldledger.causes import (
+    Context,
+    Direction,
+    Link,
+    LinkKind,
+    Node,
+    Place,
+    Refusal,
+    Walk,
+    Window,
+    context_of,
+    misnamed_cause,
+    recorded_links,
+    refusal_of,
+)
+from worldledger.core_kinds import AGENT_REGISTERED_KIND
+from worldledger.errors import SimulationError
+from worldledger.folding import Fold
+from worldledger.rulesets.base import Touched
+from worldledger.staleness import shown_by
+from worldledger.views import Views
+from worldledger_service.store import statements
+
+if TYPE_CHECKING:
+    from worldledger.chain import StoredEffect
+    from worldledger.effects import Effect
+    from worldledger_service.store.records import WorldRecord
+    from worldledger_service.store.store import Store
+
+#: The largest values of what a caller may ask for (`Asked`).
+MOST_DEPTH: Final = 100
+MOST_WIDTH: Final = 1000
+MOST_EFFECTS: Final = 10_000
+MOST_WINDOW: Final = 20_000
+#: Most agents whose views are made again, the ones nearest to the effect first.
+MOST_AGENTS: Final = 16
+#: Most effects with a cause that are looked at after the window.
+MOST_TOLD: Final = 20_000
+
+
+class Asked(NamedTuple):
+    """What is asked of an effect: the direction, and how far to go.
+
+    ``depth`` is in links, ``width`` in links of each kind at each effect, ``limit`` in effects in all. In a ``window``
+    of so many effects before it (forward: after it) the log is folded again for what was touched and shown.
+    """
+
+    direction: Direction = "back"
+    depth: int = 5
+    width: int = 3
+    limit: int = 100
+    window: int = 1000
+
+
+class Found(NamedTuple):
+    """An effect that was found, with its links.
+
+    ``problem`` says what is wrong with what it records.
+    """
+
+    place: Place
+    checksum: str
+    kind: str
+    source_id: str
+    sim_time: float
+    context: Context | None
+    refused: Refusal | None
+    problem: str | None
+    node: Node
+
+
+class Why(NamedTuple):
+    """The way back or forward from an effect.
+
+    ``from_seq`` and ``to_seq`` are the window. Forward, effects after it were looked at for their ``caused_by`` up to
+    ``told_to_seq``. ``notes`` say what could not be looked at.
+    """
+
+    root: Place
+    asked: Asked
+    head_seq: int
+    from_seq: int
+    to_seq: int
+    told_to_seq: int | None
+    notes: list[str]
+    effects: list[Found]
+
+
+async def why(store: Store, world: WorldRecord, seq: int, asked: Asked) -> Why:
+    """Return what an effect came of, or what came of it. Raises EffectNotFoundError and StoreUnavailableError.
+
+    In a world whose ruleset is not installed, or fails, only what effects record by themselves is known; the result
+    says so.
+    """
+    await store.reader.effect(world.world_id, seq)
+    return await _Search(store, world, Place(world.world_id, seq), asked).run()
+
+
+class _Row(NamedTuple):
+    checksum: bytes
+    kind: str
+    source_id: str
+    sim_time: float
+    #: the effect as it was read; empty if the text is none
+    effect: dict[str, Any]
+    first_seq: int | None
+
+
+class _Search:
+    """One search."""
+
+    def __init__(self, store: Store, world: WorldRecord, root: Place, asked: Asked) -> None:
+        self._store = store
+        self._world = world
+        self._root = root
+        self._asked = asked
+        self._notes: list[str] = []
+        self._rows: dict[Place, _Row] = {}
+        self._window = Window(root.world_id)
+        if asked.direction == "back":
+            self._from_seq, self._to_seq = max(root.global_seq - asked.window + 1, 1), root.global_seq
+        else:
+            self._from_seq = root.global_seq
+            self._to_seq = max(min(root.global_seq + asked.window, world.head_seq), root.global_seq)
+        #: forward, causes and what they led to after the window
+        self._told: defaultdict[int, list[int]] = defaultdict(list)
+        self._told_to_seq: int | None = None
+
+    async def run(self) -> Why:
+        """Search."""
+        await self._look()
+        if self._asked.direction == "forward":
+            await self._look_further()
+        walk = Walk(self._root, depth=self._asked.depth, width=self._asked.width, most=self._asked.limit)
+        while walk.wanted:
+            if self._asked.direction == "back":
+                await self._fetch(walk.wanted)
+            walk.take({place: self._links(place) for place in walk.wanted})
+        await self._fetch(walk.nodes)
+        walk.forget([place for place in walk.nodes if place not in self._rows])
+        effects = [self._found(node) for node in walk.nodes.values()]
+        return Why(
+            self._root,
+            self._asked,
+            self._world.head_seq,
+            self._from_seq,
+            self._to_seq,
+            self._told_to_seq,
+            self._notes,
+            effects,
+        )
+
+    def _links(self, place: Place) -> Iterable[Link]:
+        seq = place.global_seq
+        is_inside = place.world_id == self._root.world_id and self._from_seq <= seq <= self._to_seq
+        if self._asked.direction == "forward":
+            found = self._window.forward(seq) if is_inside else []
+            return [*found, *(Link("told", Place(place.world_id, later)) for later in self._told.get(seq, ()))]
+        if is_inside:
+            return self._window.back(seq)
+        row = self._rows.get(place)
+        return [] if row is None else recorded_links(place, row.effect, row.first_seq)
+
+    # -- the window ----------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Read the window and fold it."""
+        world_id = self._root.world_id
+        rows: list[StoredEffect] = []
+        batches = self._store.reader.batches(world_id, after_seq=self._from_seq - 1, until_seq=self._to_seq)
+        async for batch in batches:
+            rows += batch
+        fold: Fold | None = None
+        if self._to_seq > 1:
+            try:
+                # What the genesis touches is not asked: it makes the world.
+                fold = await self._store.states.fold_at(world_id, max(self._from_seq - 1, 1))
+            except SimulationError as error:
+                self._notes.append(f"touched entities and views are not known: {error.message}")
+        effects = await self._store.aside.run(partial(self._fold, rows, fold))
+        for row, effect in zip(rows, effects, strict=True):
+            self._rows[Place(world_id, row.global_seq)] = _Row(
+                row.checksum, row.kind, row.source_id, row.sim_time, effect, None
+            )
+        if rows and (req_id := effects[0].get("req_id")) is not None and self._from_seq > 1:
+            await self._begin_request(rows[0].source_id, req_id)
+        await self._store.aside.run(partial(self._take, effects, self._seen))
+
+    async def _begin_request(self, source_id: str, req_id: Any) -> None:
+        """Let the window know the request that it begins in."""
+        if not isinstance(req_id, str):
+            return
+        for row in await self._store.reader.fetch(
+            statements.KNOWN_REQUESTS, self._root.world_id, [source_id], [req_id]
+        ):
+            if row["first_seq"] < self._from_seq:
+                self._window.begin_request(source_id, req_id, row["first_seq"], self._from_seq - 1)
+
+    def _fold(self, rows: Sequence[StoredEffect], fold: Fold | None) -> list[dict[str, Any]]:
+        """Return the effects of rows, and note what each touched and showed."""
+        effects = [_read(row.text) for row in rows]
+        self._seen: dict[int, _Seen] = {}
+        if fold is not None:
+            replay = _Replay(fold, self._agents(effects))
+            try:
+                for row, effect in zip(rows, effects, strict=True):
+                    if row.global_seq > fold.seq:
+                        self._seen[row.global_seq] = replay.apply(effect)
+            except Exception as error:  # noqa: BLE001 - what is stored may be forged, and no effect at all
+                why = error.message if isinstance(error, SimulationError) else "the log cannot be folded"
+                self._notes.append(f"touched entities and views are known only to seq {fold.seq}: {why}")
+            self._notes += replay.notes()
+        return effects
+
+    def _take(self, effects: Sequence[dict[str, Any]], seen: Mapping[int, _Seen]) -> None:
+        for seq, effect in enumerate(effects, self._from_seq):
+            self._window.take(seq, effect, *seen.get(seq, _NOTHING))
+
+    def _agents(self, effects: Sequence[dict[str, Any]]) -> list[str]:
+        """Return the agents whose views something was made from, those nearest to the effect first."""
+        nearest_first = reversed(effects) if self._asked.direction == "back" else iter(effects)
+        agents = dict.fromkeys(found.agent_id for effect in nearest_first if (found := context_of(effect)) is not None)
+        if len(agents) > MOST_AGENTS:
+            self._notes.append(
+                f"{len(agents)} agents decided something in the window; what was shown is known for the nearest "
+                f"{MOST_AGENTS}, of the others only the effect that made their view"
+            )
+        return [*agents][:MOST_AGENTS]
+
+    # -- beyond it -----------------------------------------------------------------------------------------
+
+    async def _look_further(self) -> None:
+        """Forward: look for what names its cause after the window."""
+        self._told_to_seq = self._to_seq
+        if self._to_seq >= self._world.head_seq:
+            return
+        *found, (last_seq, looked, _) = await self._store.reader.fetch(
+            statements.EFFECTS_CAUSED, self._root.world_id, self._to_seq, self._root.global_seq, MOST_TOLD
+        )
+        self._told_to_seq = self._world.head_seq if looked < MOST_TOLD else last_seq
+        for later, cause, _ in found:
+            self._told[cause].append(later)
+
+    async def _fetch(self, places: Iterable[Place]) -> None:
+        """Read the effects of places that have not been read; what is not in the log is left out."""
+        missing = [place for place in places if place not in self._rows]
+        if not missing:
+            return
+        worlds, seqs = zip(*missing, strict=True)
+        for row in await self._store.reader.fetch(statements.EFFECTS_AT, list(worlds), list(seqs)):
+            world_id, seq, text, checksum, kind, source_id, sim_time, first_seq = row
+            self._rows[Place(world_id, seq)] = _Row(checksum, kind, source_id, sim_time, _read(text), first_seq)
+
+    def _found(self, node: Node) -> Found:
+        row = self._rows[node.place]
+        effect = row.effect
+        problem = None
+        if not effect:
+            problem = "the stored text is not an effect"
+        elif misnamed_cause(effect, node.place.global_seq):
+            problem = "caused_by does not name an earlier effect"
+        return Found(
+            node.place,
+            row.checksum.hex(),
+            row.kind,
+            row.source_id,
+            row.sim_time,
+            context_of(effect),
+            refusal_of(effect),
+            problem,
+            node,
+        )
+
+
+# -- folding with views ----------------------------------------------------------------------------------------
+
+
+class _Seen(NamedTuple):
+    """What an effect touched, to whom it showed which entities, and all entities, if it may have touched any."""
+
+    touched: Touched
+    shown: Mapping[str, Collection[str]]
+    entities: Collection[str]
+
+
+_NOTHING: Final = _Seen((), {}, ())
+
+
+class _NotingFold(Fold):
+    """A fold that keeps what the last effect touched."""
+
+    __slots__ = ("touched",)
+
+    def apply(self, effect: Effect) -> Touched:
+        self.touched = super().apply(effect)
+        return self.touched
+
+
+class _Replay:
+    """The fold of a stretch with the views of some agents, each from its registration on."""
+
+    def __init__(self, fold: Fold, agents: Sequence[str]) -> None:
+        self._fold = _NotingFold(fold.world_id, fold.ruleset, fold.state, fold.seq)
+        self._views = Views(self._fold)
+        self._agents = frozenset(agents)
+        self._failed: dict[str, Exception] = {}
+        for agent_id in agents:
+            if agent_id in fold.state.metadata["agents"]:
+                self._attach(agent_id)
+
+    def apply(self, effect: dict[str, Any]) -> _Seen:
+        """Fold the next effect. Raises as `Fold.apply`."""
+        shown = {
+            agent_id: self._names(agent_id, shown_by(delta, effect))  # type: ignore[arg-type]
+            for agent_id, delta, _ in self._views.apply(effect, digests=False)  # type: ignore[arg-type]
+        }
+        if effect["kind"] == AGENT_REGISTERED_KIND and (agent_id := effect["payload"].get("agent_id")) in self._agents:
+            self._attach(agent_id)
+        touched = self._fold.touched
+        return _Seen(touched, shown, frozenset(self._fold.state.entities) if touched is None else ())
+
+    def notes(self) -> list[str]:
+        """Return which agents' policies failed."""
+        failed = {**self._failed, **self._views.failed}
+        return [f"what {agent_id} was shown is not known: {error}" for agent_id, error in sorted(failed.items())]
+
+    def _attach(self, agent_id: str) -> None:
+        try:
+            self._views.attach(agent_id)
+        except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
+            self._failed[agent_id] = error
+
+    def _names(self, agent_id: str, shown: Collection[str] | None) -> Collection[str]:
+        """Return the entities that were shown: all of a view that was replaced."""
+        return frozenset(self._views.view(agent_id).visible_entities) if shown is None else shown
+
+
+def _read(text: bytes) -> dict[str, Any]:
+    """Return a stored effect; empty if the text is none."""
+    try:
+        effect = orjson.loads(text)
+    except ValueError:
+        return {}
+    return effect if isinstance(effect, dict) else {}
+
+
+# -- as JSON ---------------------------------------------------------------------------------------------------
+
+
+def document(found: Why) -> dict[str, Any]:
+    """Return the answer as JSON has it, the same from the command and over HTTP."""
+    checksums = {each.place: each.checksum for each in found.effects}
+    return {
+        "world_id": found.root.world_id,
+        "global_seq": found.root.global_seq,
+        "direction": found.asked.direction,
+        "depth": found.asked.depth,
+        "width": found.asked.width,
+        "limit": found.asked.limit,
+        "head_seq": found.head_seq,
+        "from_seq": found.from_seq,
+        "to_seq": found.to_seq,
+        "told_to_seq": found.told_to_seq,
+        "notes": found.notes,
+        "effects": [_of_effect(each, checksums) for each in found.effects],
+    }
+
+
+def _of_effect(each: Found, checksums: Mapping[Place, str]) -> dict[str, Any]:
+    left_out: Mapping[LinkKind, int] = each.node.left_out
+    return {
+        **each.place._asdict(),
+        "checksum": each.checksum,
+        "kind": each.kind,
+        "source_id": each.source_id,
+        "sim_time": each.sim_time,
+        "depth": each.node.depth,
+        "context": None if each.context is None else each.context._asdict(),
+        "refused": None if each.refused is None else each.refused._asdict(),
+        "problem": each.problem,
+        "is_expanded": each.node.is_expanded,
+        "links": [
+            {"kind": kind, **place._asdict(), "checksum": checksums[place], "entities": [*entities]}
+            for kind, place, entities in each.node.links
+        ],
+        "left_out": left_out,
+    }

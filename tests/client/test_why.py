@@ -1,0 +1,34 @@
+"""A client asks what an effect came of, and what came of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from worldledger.client import Client
+from worldledger.errors import EffectNotFoundError
+from worldledger.observation import ObservationPolicy
+
+from .helpers import entity, soon, speak
+
+
+async def test_a_client_asks_why(client: Client) -> None:
+    """It gets the answer of the route: the effects, their links by kind, and what each agent had seen."""
+    alice = await client.register_agent("alice", ObservationPolicy())
+    lamp = await client.broadcast_event(entity("lamp", lit=False))
+    await soon(alice.next_observation())
+    said = await alice.submit_intent(speak("dark!"))
+    found = await client.why(said.global_seq)
+    root = found["effects"][0]
+    assert root["context"] == {"agent_id": "alice", "view_seq": lamp.global_seq}
+    (link,) = root["links"]
+    assert link == {
+        "kind": "context",
+        "world_id": client.world_id,
+        "global_seq": lamp.global_seq,
+        "checksum": lamp.checksum,
+        "entities": ["lamp"],
+    }
+    forward = await client.why(lamp.global_seq, direction="forward", depth=1, width=1, limit=5, window=10)
+    assert [each["global_seq"] for each in forward["effects"]] == [lamp.global_seq, said.global_seq]
+    with pytest.raises(EffectNotFoundError):
+        await client.why(said.global_seq + 100)

@@ -1,0 +1,182 @@
+"""Why: the way back from an effect, and forward, in logs that are large, forged, or of a kind that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from worldledger_service.store import EventLog, Store
+from worldledger_service.store import why as searching
+from worldledger_service.store.why import Asked, Why, why
+
+from worldledger.causes import Link
+from worldledger.effects import EffectDraft
+from worldledger.errors import EffectNotFoundError
+from worldledger.genesis import NewWorld
+
+from .helpers import draft, guards_down
+
+
+async def search(store: Store, world_id: str, seq: int, **asked: Any) -> Why:
+    """Search from an effect."""
+    return await why(store, await store.world(world_id), seq, Asked(**asked))
+
+
+def seqs(found: Why) -> list[int]:
+    """Return the seqs of the effects, in order."""
+    return [each.place.global_seq for each in found.effects]
+
+
+def links(found: Why, seq: int) -> list[tuple[str, int]]:
+    """Return the kinds and ends of an effect's links."""
+    (node,) = (each.node for each in found.effects if each.place.global_seq == seq)
+    return [(link.kind, link.place.global_seq) for link in node.links]
+
+
+def chain(count: int, source: str = "a1") -> Sequence[EffectDraft]:
+    """Make drafts of which each names the one before as its cause, for a world of one effect."""
+    return [draft(seq, source_id=source, caused_by=seq - 1) for seq in range(2, count + 2)]
+
+
+@pytest.mark.both_servers
+async def test_causes_are_followed_beyond_the_window(store: Store, log: EventLog) -> None:
+    """What effects record themselves is followed to the genesis, however small the window is."""
+    await store.bulk_append(log.world_id, chain(30))
+    found = await search(store, log.world_id, 31, depth=100, window=5)
+    assert seqs(found) == list(range(31, 0, -1))
+    assert (found.from_seq, found.to_seq, found.notes) == (27, 31, [])
+    assert [links(found, seq) for seq in (31, 26, 2, 1)] == [[("told", 30)], [("told", 25)], [("told", 1)], []]
+
+
+async def test_what_came_of_an_effect_is_found_beyond_the_window(store: Store, log: EventLog) -> None:
+    """Forward, told links are followed to the head."""
+    await store.bulk_append(log.world_id, [*chain(30), draft(99)])
+    found = await search(store, log.world_id, 3, direction="forward", depth=100, window=5)
+    assert seqs(found) == list(range(3, 32))
+    assert (found.from_seq, found.to_seq, found.told_to_seq, found.head_seq) == (3, 8, 32, 32)
+
+
+async def test_each_link_carries_the_checksum_of_its_end(store: Store, log: EventLog) -> None:
+    """A link and the effect that it leads to have the checksum that the chain has there."""
+    await store.bulk_append(log.world_id, chain(3))
+    told = searching.document(await search(store, log.world_id, 4))
+    checksums = {
+        row.global_seq: row.checksum.hex() async for batch in store.reader.batches(log.world_id) for row in batch
+    }
+    assert {each["global_seq"]: each["checksum"] for each in told["effects"]} == checksums
+    ends = [link for each in told["effects"] for link in each["links"]]
+    assert len(ends) == 3
+    assert all(link["checksum"] == checksums[link["global_seq"]] for link in ends)
+
+
+async def test_forward_is_the_inverse_of_back(store: Store, log: EventLog) -> None:
+    """Every link that is found from an effect's causes is found from the effect, with the same kind and entities."""
+    kinds: list[tuple[str, dict[str, Any]]] = [
+        ("EntityCreated", {"entity_id": "gate", "entity_data": {"open": False}}),
+        ("EntityCreated", {"entity_id": "a1", "entity_data": {}, "position": [0, 0]}),
+        ("Move", {"to": [1, 1]}),
+        ("Interact", {"target_id": "gate"}),
+        ("Speak", {"text": "open!"}),
+    ]
+    drafts = [draft(kind=kind, payload=payload) for kind, payload in kinds]
+    await log.append_request(drafts, source_id="a1", req_id="r")
+    await store.bulk_append(log.world_id, [draft(kind=kind, payload=payload) for kind, payload in kinds * 2])
+
+    async def all_links(direction: Any) -> set[tuple[int, Link]]:
+        found = [
+            await search(store, log.world_id, seq, direction=direction, depth=1, width=1000) for seq in range(1, 17)
+        ]
+        return {(each.root.global_seq, link) for each in found for link in each.effects[0].node.links}
+
+    back, forward = await all_links("back"), await all_links("forward")
+    assert {kind for _, (kind, _, _) in back} == {"request", "same entity"}
+    assert {(link.place.global_seq, link.kind, seq, link.entities) for seq, link in back} == {
+        (seq, link.kind, link.place.global_seq, link.entities) for seq, link in forward
+    }
+
+
+async def test_a_hundred_thousand_effects_of_one(store: Store, log: EventLog) -> None:
+    """As many are shown as were asked for; the others are counted as far as was looked, and it is said how far."""
+    await store.bulk_append(log.world_id, (draft(n, caused_by=1) for n in range(100_000)))
+    found = await search(store, log.world_id, 1, direction="forward", width=4)
+    assert seqs(found) == [1, 2, 3, 4, 5]
+    looked = 1000 + searching.MOST_TOLD
+    assert (found.told_to_seq, found.head_seq) == (1 + looked, 100_001)
+    assert found.effects[0].node.left_out == {"told": looked - 4}
+    found = await search(store, log.world_id, 1, direction="forward", width=1000, limit=50)
+    assert len(found.effects) == 50
+    assert found.effects[0].node.left_out == {"told": looked - 49}
+
+
+async def test_forged_causes(store: Store, log: EventLog, database_url: str) -> None:
+    """A caused_by that names no earlier effect is said and not followed; an effect that cannot be read is said too."""
+    await store.bulk_append(log.world_id, chain(6))
+    async with guards_down(database_url) as intruder:
+        for seq, forged in ((3, "-1"), (4, "5"), (5, '"4"'), (6, "99999999999999999999")):
+            await intruder.execute(
+                "update effects set effect = replace(effect::text, $3, $4)::json"
+                " where world_id = $1 and global_seq = $2",
+                log.world_id,
+                seq,
+                f'{{"caused_by":{seq - 1},',
+                f'{{"caused_by":{forged},',
+            )
+        await intruder.execute("update effects set effect = '[]' where world_id = $1 and global_seq = 7", log.world_id)
+    for seq in (3, 4, 5, 6):
+        for window in (1, 1000):
+            found = await search(store, log.world_id, seq, window=window)
+            assert seqs(found) == [seq]
+            assert found.effects[0].problem == "caused_by does not name an earlier effect"
+    for seq in (1, 2, 3, 4, 5, 6):
+        found = await search(store, log.world_id, seq, direction="forward", window=1)
+        assert seqs(found) == ([1, 2] if seq == 1 else [seq])
+    found = await search(store, log.world_id, 7)
+    assert found.effects[0].problem == "the stored text is not an effect"
+    assert found.notes
+
+
+async def test_a_cause_that_is_gone(store: Store, log: EventLog, database_url: str) -> None:
+    """An effect that was taken out of the log is not shown, and what names it is."""
+    await store.bulk_append(log.world_id, chain(4))
+    async with guards_down(database_url) as intruder:
+        await intruder.execute("delete from effects where world_id = $1 and global_seq = 3", log.world_id)
+    found = await search(store, log.world_id, 4, window=1)
+    assert (seqs(found), links(found, 4)) == ([4], [])
+    with pytest.raises(EffectNotFoundError):
+        await search(store, log.world_id, 3)
+
+
+async def test_a_kind_that_is_not_installed(store: Store, world_id: str, database_url: str) -> None:
+    """What effects record is followed all the same; what was touched and shown is not known, and that is said."""
+    await store.import_world(NewWorld(world_id=world_id), [draft(1, caused_by=1), draft(2, req_id="r")])
+    async with guards_down(database_url) as intruder:
+        await intruder.execute("update worlds set ruleset = 'from-mars' where world_id = $1", world_id)
+    found = await search(store, world_id, 2)
+    assert (seqs(found), links(found, 2)) == ([2, 1], [("told", 1)])
+    (note,) = found.notes
+    assert "'from-mars'" in note
+
+
+async def test_a_request_of_many_leads_to_its_first(store: Store, log: EventLog) -> None:
+    """Also where the first lies before the window, and before that."""
+    await log.append_request([draft(n) for n in range(20)], source_id="a1", req_id="bulk")
+    for window in (1, 3, 1000):
+        found = await search(store, log.world_id, 21, window=window)
+        assert (seqs(found), links(found, 21)) == ([21, 2], [("request", 2)])
+
+
+async def test_searching_changes_nothing(store: Store, log: EventLog) -> None:
+    """The log is read only: its head and its texts stay as they are."""
+    await store.bulk_append(log.world_id, chain(10))
+    before = [row async for batch in store.reader.batches(log.world_id) for row in batch]
+    await search(store, log.world_id, 5)
+    await search(store, log.world_id, 5, direction="forward")
+    assert [row async for batch in store.reader.batches(log.world_id) for row in batch] == before
+
+
+async def test_an_effect_that_is_not_there(store: Store, log: EventLog) -> None:
+    """A seq beyond the head, or before 1, is refused, naming the head."""
+    for seq in (0, -1, 2, 2**62):
+        with pytest.raises(EffectNotFoundError):
+            await search(store, log.world_id, seq)
