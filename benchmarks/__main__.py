@@ -1,7 +1,7 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
-``python -m benchmarks [appends bulk verification http million states imports first_views projections agents variables
-observations cookbook social_rl arrow chess_moves chess_games chess_import]``;
+``python -m benchmarks [appends bulk verification http million states why imports first_views projections agents
+variables observations cookbook social_rl arrow chess_moves chess_games chess_import]``;
 without names, all of them.
 """
 
@@ -40,12 +40,14 @@ from benchmarks import (
     states,
     variables,
     verification,
+    why,
 )
 from benchmarks.harness import ROUNDS, Report
 
 ALL = (
-    "appends", "bulk", "verification", "http", "million", "states", "imports", "first_views", "projections", "agents",
-    "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games", "chess_import",
+    "appends", "bulk", "verification", "http", "million", "states", "why", "imports", "first_views", "projections",
+    "agents", "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games",
+    "chess_import",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -83,6 +85,10 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         states_url = await _database(url, "states")
         async with Store.open(states_url, Settings()) as store:
             await states.run(report, states_url, store)
+    if "why" in names:
+        why_url = await _database(url, "why")
+        async with Store.open(why_url, Settings()) as store:
+            await why.run(report, why_url, store)
     if "imports" in names:
         await imports.run(report, await _database(url, "imports"))
     if "first_views" in names:

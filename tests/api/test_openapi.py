@@ -89,6 +89,7 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
         "POST /v1/worlds/{world}/effects",
         "GET /v1/worlds/{world}/effects",
         "GET /v1/worlds/{world}/effects/{seq}",
+        "GET /v1/worlds/{world}/effects/{seq}/why",
         "GET /v1/worlds/{world}/tail",
         "GET /v1/effects",
         "GET /v1/worlds/{world}/verification",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -102,7 +101,7 @@ def test_names_are_quoted_in_a_graph(on: Cli, database_url: str) -> None:
 
 
 @pytest.fixture
-def chained(database_url: str) -> Iterator[int]:
+def chained(database_url: str) -> int:
     """Make a world of 60 effects with long names, each caused by the one before and naming many entities."""
     made = [{**say("an agent of a long name", "SomethingThatHappened", 1.0 + n), "caused_by": n + 1} for n in range(59)]
     record(database_url, "chained", made)  # type: ignore[arg-type]
@@ -139,6 +138,7 @@ def test_what_is_not_looked_at_is_said(on: Cli, chained: int) -> None:
         ("why", "chained", "0"),
         ("why", "chained", "soon"),
         ("why", "chained", "1", "--json", "--dot"),
+        ("why", "chained", "1", "--back", "--forward"),
         ("why", "chained", "1", "--depth", "101"),
         ("why", "chained"),
     ],

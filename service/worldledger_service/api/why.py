@@ -78,8 +78,8 @@ class CausalLink(Shape):
 
     kind: LinkKind = Field(
         description="How it is known. `told`: the effect names its cause. `request`: the same agent and req_id. "
-        "`context`: the view that was decided from, and the effects that showed what was in it. `same entity`: the last "
-        "effect before it that may have changed the same entity."
+        "`context`: the view that was decided from, and the effects that showed what was in it. `same entity`: the "
+        "last effect before it that may have changed the same entity."
     )
     world_id: str
     global_seq: GlobalSeq

@@ -33,9 +33,8 @@ def show_why(
     seq: Annotated[
         str, typer.Argument(metavar="SEQ", help=f"The effect: {moment_rule()}: its last one.", show_default=False)
     ],
-    forward: Annotated[
-        bool, typer.Option("--forward/--back", help="Show what came of it, instead of what it came of.")
-    ] = False,
+    back: Annotated[bool, typer.Option("--back", help="Show what it came of: the default.")] = False,
+    forward: Annotated[bool, typer.Option("--forward", help="Show what came of it.")] = False,
     depth: Annotated[int, typer.Option("--depth", metavar="N", min=0, max=100, help="Go so many links far.")] = 5,
     width: Annotated[
         int,
@@ -70,6 +69,8 @@ def show_why(
         worldledger why my-world 120 --forward --depth 3
         worldledger why my-world head --dot | dot -Tsvg > why.svg
     """
+    if back and forward:
+        raise typer.BadParameter("give one of --back and --forward")
     if as_json and as_dot:
         raise typer.BadParameter("give one of --json and --dot")
     moment = read_moment(seq, "SEQ")
