@@ -123,3 +123,12 @@ def parse_wall_time(text: str) -> float:
     else:
         what = f"{text!r} does not say in which time zone: end it with Z (UTC) or an offset such as +02:00"
     raise UnreadableMomentError(what)
+
+
+def parse_place(text: str) -> tuple[str, Moment | None]:
+    """Read ``WORLD@MOMENT``; the moment is None where only a world is named. Raises UnreadableMomentError.
+
+    No world's name has an ``@``.
+    """
+    name, at, moment = text.partition("@")
+    return name, parse_moment(moment) if at else None

@@ -34,6 +34,7 @@ from worldledger.kinds import parts
 from worldledger_service.api import (
     agents_of_worlds,
     clock,
+    comparing,
     effects,
     generations,
     health,
@@ -82,6 +83,7 @@ _MODULES = (
     states,
     verification,
     why,
+    comparing,
     sql,
     agents_of_worlds,
     observing,

@@ -127,6 +127,8 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
         "GET /v1/games/{game_id}/board.svg",
         "GET /v1/games/{game_id}/watch",
         "GET /v1/sessions",
+        "GET /v1/compare",
+        "GET /v1/compare/moments",
         "POST /openenv/chess/reset",
         "POST /openenv/chess/step",
         "GET /openenv/chess/state",

@@ -10,6 +10,7 @@ from worldledger.client.analytics import Question
 from worldledger.client.frames import Frame
 from worldledger.client.transport import Transport
 from worldledger.client.world import RemoteWorld
+from worldledger.moments import AUTO
 
 
 class Client(RemoteWorld):
@@ -86,6 +87,36 @@ class Client(RemoteWorld):
         this many rows, instead of an error if there are more than the service allows.
         """
         return Question(self._transport, query, params, max_rows)
+
+    async def compare(
+        self,
+        *worlds: str,
+        by: str = AUTO,
+        ignore: Sequence[str] = (),
+        view: str | None = None,
+        group: str | None = None,
+    ) -> dict[str, Any]:
+        """Return where runs part, two by two, and their measures side by side: the object of ``GET /v1/compare``.
+
+        ``worlds`` are 2 to 20 of one kind, ``by`` what their effects are aligned by, ``ignore`` paths that make no
+        difference (``payload.clock``), ``view`` an agent whose views of two worlds to compare, ``group`` what measures
+        are grouped by (docs/how-to-compare.md). Raises NotComparableError, WorldNotFoundError or UnknownAgentError.
+        """
+        params: dict[str, Any] = {"world": [*worlds], "by": by, "ignore": [*ignore], "view": view, "group": group}
+        given = {name: value for name, value in params.items() if value not in (None, [])}
+        found: dict[str, Any] = (await self._transport.call("GET", "/v1/compare", params=given)).value
+        return found
+
+    async def compare_moments(self, a: str, b: str, *, agent: str | None = None, truth: bool = False) -> dict[str, Any]:
+        """Return where the states at two moments differ, each ``WORLD@MOMENT``, or what an agent saw at each.
+
+        With ``truth`` it is both. Raises WorldNotFoundError, MomentNotFoundError or UnknownAgentError.
+        """
+        params: dict[str, Any] = {"a": a, "b": b, **({} if agent is None else {"agent": agent})}
+        if truth:
+            params["truth"] = "true"
+        found: dict[str, Any] = (await self._transport.call("GET", "/v1/compare/moments", params=params)).value
+        return found
 
     async def queries(self) -> list[dict[str, Any]]:
         """Return the named queries: name, title, description, parameters, sql."""

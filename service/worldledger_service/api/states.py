@@ -23,6 +23,7 @@ from worldledger_service.api.context import Services, services
 from worldledger_service.api.hosts import refuse_other_sites
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, PatchOperation, Shape, header, json_of, problems
 from worldledger_service.api.parameters import (
+    NAMED,
     At,
     AtSeq,
     AtSimTime,
@@ -30,6 +31,7 @@ from worldledger_service.api.parameters import (
     AtWallTime,
     From,
     Limit,
+    Text,
     To,
     WorldName,
     check_one,
@@ -99,6 +101,7 @@ class StateDiff(Shape):
     world_id: str
     from_seq: GlobalSeq
     to_seq: GlobalSeq
+    to_world: str | None = Field(default=None, description="The world of the other state, where `to_world` named one.")
     from_digest: str = Field(pattern=HEX64, description="The digest of the state that the patch applies to.")
     to_digest: str = Field(pattern=HEX64, description="The digest of the state that it gives.")
     patch: list[PatchOperation]
@@ -207,8 +210,17 @@ async def get_diff(
     to_seq: Annotated[
         int | None, whole(1), Query(ge=1, le=MAX_INT, description="The same as `to`, as a global_seq.")
     ] = None,
+    to_world: Annotated[
+        Text | None,
+        Query(
+            min_length=1,
+            max_length=200,
+            description="The other state is one of this world.",
+            json_schema_extra=NAMED,
+        ),
+    ] = None,
 ) -> Response:
-    """Return the patch from one state to another, earlier or later.
+    """Return the patch from one state to another, earlier or later, or of another world.
 
     It has the operations `add`, `remove` and `replace` only, objects are descended into in the order of their keys,
     and lists are replaced whole: the same two states always give the same patch.
@@ -220,21 +232,30 @@ async def get_diff(
     moments = [Moment(seq) if at is None else parse_moment(at) for at, seq in ((start, from_seq), (end, to_seq))]
     found = services(request)
     record = await found.store.world(world)
-    since, until = [await found.store.states.seq_at(record, **moment._asdict()) for moment in moments]
-    unchanged = await unchanged_of(request, found, record, since, until)
-    if unchanged is not None:
-        return unchanged
+    other = record if to_world is None else await found.store.world(to_world)
+    records = (record, other)
+    since, until = [
+        await found.store.states.seq_at(each, **moment._asdict()) for each, moment in zip(records, moments, strict=True)
+    ]
+    if other.world_id == record.world_id:
+        unchanged = await unchanged_of(request, found, record, since, until)
+        if unchanged is not None:
+            return unchanged
     before = await found.store.states.state_at(world, since)
-    after = before if until == since else await found.store.states.state_at(world, until)
-    body = b'{"world_id":"%b","from_seq":%d,"to_seq":%d,"from_digest":"%b","to_digest":"%b","patch":%b}' % (
+    is_same = other.world_id == record.world_id and since == until
+    after = before if is_same else await found.store.states.state_at(other.world_id, until)
+    named = b"" if to_world is None else b'"to_world":"%b",' % to_world.encode()
+    body = b'{"world_id":"%b","from_seq":%d,"to_seq":%d,%b"from_digest":"%b","to_digest":"%b","patch":%b}' % (
         world.encode(),
         since,
         until,
+        named,
         before.state_digest.encode(),
         after.state_digest.encode(),
         await asyncio.to_thread(_patch, before.state, after.state),
     )
-    return Response(body, 200, headers_of(before, after), "application/json")
+    headers = headers_of(before, after) if other.world_id == record.world_id else {"Cache-Control": REVALIDATE}
+    return Response(body, 200, headers, "application/json")
 
 
 def _patch(before: WorldState, after: WorldState) -> bytes:

@@ -269,7 +269,7 @@ async def _details(
 ) -> dict[str, Any]:
     """Return what differs after two runs have parted: counts, names, states, and views where they are wanted."""
     if pair.is_equal and agent is None:
-        return {"states": {"divergence": None, "head": _listed([])}}
+        return {"states": {"divergence": None, "head": listed([])}}
     ignored = [*OWN_OF_STATES, *asked.ignored]
     heads = [await store.states.state_at(record.world_id, record.head_seq) for record in records]
     found: dict[str, Any] = {"after": None, "views": None}
@@ -315,10 +315,11 @@ def _only(a: Iterable[str], b: Iterable[str]) -> dict[str, Any]:
 def _states(states: Sequence[StateAt], ignored: Iterable[Path]) -> dict[str, Any]:
     a, b = states
     found = differences(a.state.to_value(), b.state.to_value(), ignored)
-    return {"a_seq": a.global_seq, "b_seq": b.global_seq, **_listed(found)}
+    return {"a_seq": a.global_seq, "b_seq": b.global_seq, **listed(found)}
 
 
-def _listed(found: Sequence[Difference]) -> dict[str, Any]:
+def listed(found: Sequence[Difference]) -> dict[str, Any]:
+    """Return differences as JSON has them: whether there are none, the first MOST_LISTED, and how many more."""
     return {
         "equal": not found,
         "differences": [each.document() for each in found[:MOST_LISTED]],
@@ -354,9 +355,10 @@ async def _views(
 
 async def _seen(store: Store, agent: str, states: Sequence[StateAt], ignored: Iterable[Path]) -> dict[str, Any]:
     views = [await view_at(store, state, agent) for state in states]
-    a, b = [None if view is None else _visible(view) for view in views]
-    return {"a_seq": states[0].global_seq, "b_seq": states[1].global_seq, **_listed(differences(a, b, ignored))}
+    a, b = [None if view is None else visible(view) for view in views]
+    return {"a_seq": states[0].global_seq, "b_seq": states[1].global_seq, **listed(differences(a, b, ignored))}
 
 
-def _visible(view: View) -> dict[str, Any]:
+def visible(view: View) -> dict[str, Any]:
+    """Return what is compared of a view."""
     return {"visible_entities": view.visible_entities, "visible_relationships": view.visible_relationships}

@@ -1,0 +1,297 @@
+"""Runs and moments side by side over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Depends, Query
+from pydantic import Field, JsonValue
+from starlette.requests import Request
+from starlette.responses import Response
+
+from worldledger.comparing import MOST_WORLDS
+from worldledger.drafts import MAX_WORD
+from worldledger.moments import AUTO, HEAD, UnreadableMomentError, parse_place
+from worldledger_service.api.answers import REVALIDATE
+from worldledger_service.api.context import Services, services
+from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, json_of, problems
+from worldledger_service.api.parameters import NAMED, Text, known, once
+from worldledger_service.api.problems import InvalidParameterError
+from worldledger_service.api.routing import ReadingRoute
+from worldledger_service.runtime.comparing import Wanted, compare
+from worldledger_service.runtime.moments import Place, side_by_side
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+
+class ComparedWorld(Shape):
+    """One of the runs that are compared."""
+
+    world_id: str
+    ruleset: str
+    experiment: str | None
+    head_seq: GlobalSeq
+    head_checksum: str = Field(pattern=HEX64, description="The run is compared up to here.")
+    outcome: dict[str, JsonValue] | None = Field(description="How it stands in the end, if its kind tells.")
+    labels: dict[str, JsonValue] = Field(description="What it may be grouped by, besides its configuration.")
+
+
+class DifferingField(Shape):
+    """A place at which two documents differ.
+
+    A value that is missing has `…_missing`, one of more than 1,000 bytes its size in `…_bytes`.
+    """
+
+    path: str = Field(description="Its JSON path.", examples=["$.payload.price"])
+    a: JsonValue = None
+    b: JsonValue = None
+    a_missing: bool = False
+    b_missing: bool = False
+    a_bytes: int | None = None
+    b_bytes: int | None = None
+
+
+class ComparedEffect(Shape):
+    """An effect, named so that it can be looked up."""
+
+    global_seq: GlobalSeq
+    kind: str
+    source_id: str
+    sim_time: float
+    checksum: str = Field(pattern=HEX64)
+
+
+class Parting(Shape):
+    """Two effects that differ, or one that only one run has."""
+
+    unit: str = Field(description="What the effects are aligned by.")
+    number: float | None = Field(description="The number of the unit; null before the first one.")
+    a: ComparedEffect | None
+    b: ComparedEffect | None
+    fields: list[DifferingField]
+
+
+class ComparedPair(Shape):
+    """Where two runs part."""
+
+    a: str
+    b: str
+    equal: bool = Field(description="Nothing differs, neither settings nor effects.")
+    equal_effects: int = Field(ge=0, description="How many effects they have in common until they part.")
+    settings: list[DifferingField] = Field(description="Where their genesis effects differ.")
+    beginnings: list[Parting] = Field(description="Differences before the first unit, at most 20.")
+    divergence: Parting | None = Field(description="The first difference from the first unit on; null for none.")
+
+
+class MeasureSeries(Shape):
+    """A measure side by side."""
+
+    measure: str
+    numbers: list[int] = Field(description="The units that any run has a value of.")
+    values: list[list[float | None]] = Field(description="For each run a value by unit; null where it has none.")
+
+
+class GroupSeries(Shape):
+    """A measure of a group of runs, by unit."""
+
+    measure: str
+    group: str
+    numbers: list[int]
+    n: list[int] = Field(description="How many runs of the group have a value.")
+    mean: list[float]
+    q1: list[float]
+    median: list[float]
+    q3: list[float]
+
+
+class RunGroups(Shape):
+    """The measures by group."""
+
+    by: str
+    of: list[str] = Field(description="The group of each run.")
+    series: list[GroupSeries]
+
+
+class OnlyIn(Shape):
+    """The names that only one run has, at most 100 of either."""
+
+    a: list[str]
+    b: list[str]
+    more: int
+
+
+class Afterwards(Shape):
+    """What there is from the divergence on."""
+
+    effects: dict[str, list[int]] = Field(description="How many effects of each kind, in a and in b.")
+    entities: OnlyIn
+    agents: OnlyIn
+
+
+class Differing(Shape):
+    """Where two states or views differ, at most 100 places."""
+
+    a_seq: GlobalSeq | None = None
+    b_seq: GlobalSeq | None = None
+    equal: bool
+    differences: list[DifferingField]
+    more: int
+
+
+class ComparedStates(Shape):
+    """The states where the runs part, and in the end."""
+
+    divergence: Differing | None
+    head: Differing
+
+
+class ComparedViews(ComparedStates):
+    """What an agent saw where the runs part, and in the end."""
+
+    agent_id: str
+
+
+class Comparison(Shape):
+    """Runs side by side."""
+
+    worlds: list[ComparedWorld]
+    by: str
+    ignored: list[str] = Field(description="JSON paths that make no difference, with those that the kind leaves out.")
+    pairs: list[ComparedPair]
+    series: list[MeasureSeries] = Field(description="The measures of the kind.")
+    series_unit: str | None = Field(description="What they are counted in; null for a kind without measures.")
+    groups: RunGroups | None
+    after: Afterwards | None = Field(description="Of two runs that part.")
+    states: ComparedStates | None = Field(description="Of two runs.")
+    views: ComparedViews | None
+
+
+class PlacedState(Shape):
+    """A state, by its place."""
+
+    world_id: str
+    global_seq: GlobalSeq
+    checksum: str = Field(pattern=HEX64, examples=[CHECKSUM])
+    state_digest: str = Field(pattern=HEX64)
+
+
+class ComparedMoments(Shape):
+    """Two moments side by side."""
+
+    a: PlacedState
+    b: PlacedState
+    agent_id: str | None
+    states: Differing | None
+    views: Differing | None
+
+
+# -- routes -------------------------------------------------------------------------------------------------
+
+#: Parameters that may stand more than once.
+_SEVERAL = frozenset({"world", "ignore"})
+
+
+async def _once(request: Request) -> None:
+    """Raise InvalidParameterError for a parameter that stands twice and may not, or that is unknown."""
+    names = [name for name, _ in request.query_params.multi_items() if name not in _SEVERAL]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidParameterError(name, "stands more than once")
+    await known(request)
+
+
+router = APIRouter(route_class=ReadingRoute, tags=["states"])
+
+
+@router.get(
+    "/v1/compare",
+    operation_id="compare_worlds",
+    summary="Where runs part, and what becomes of them",
+    response_class=Response,
+    dependencies=[Depends(_once)],
+    responses={
+        200: {**json_of(Comparison), "description": "The runs side by side."},
+        **problems(404, 422, 503),
+    },
+)
+async def compare_worlds(
+    request: Request,
+    world: Annotated[
+        list[Annotated[Text, Field(json_schema_extra=NAMED)]],
+        Query(min_length=2, max_length=MOST_WORLDS, description="The worlds, each as one `world=NAME`, of one kind."),
+    ],
+    by: Annotated[
+        Text, Query(max_length=64, description="What effects are aligned by: auto, seq, step, sim_time or a unit.")
+    ] = AUTO,
+    ignore: Annotated[
+        list[Text] | None,
+        Query(
+            max_length=100,
+            description="A field that makes no difference, such as `payload.clock`; may stand several times.",
+        ),
+    ] = None,
+    view: Annotated[
+        Text | None,
+        Query(min_length=1, max_length=MAX_WORD, description="Compare what this agent saw, too, in two worlds."),
+    ] = None,
+    group: Annotated[
+        Text | None,
+        Query(
+            min_length=1,
+            max_length=MAX_WORD,
+            description="Give mean and quartiles by a label of the kind, `experiment` or a setting.",
+        ),
+    ] = None,
+) -> Response:
+    """Return the first effects in which runs of one kind differ, two by two, and their measures side by side.
+
+    Of two runs the answer also has their states and effects after that. Both logs are read, so large worlds take as
+    long as it takes to read them. Every answer is of the heads that it names.
+    """
+    found = services(request)
+    records = [await found.store.world(name) for name in world]
+    answer = await compare(found.store, records, Wanted(by, ignore or (), view, group))
+    return _answer(answer)
+
+
+@router.get(
+    "/v1/compare/moments",
+    operation_id="compare_moments",
+    summary="Two moments side by side",
+    response_class=Response,
+    dependencies=[Depends(once)],
+    responses={
+        200: {**json_of(ComparedMoments), "description": "Where the states differ or, of an agent, the views."},
+        **problems(404, 422, 503),
+    },
+)
+async def compare_moments(
+    request: Request,
+    a: Annotated[Text, Query(min_length=1, max_length=301, description="`WORLD@MOMENT`, or `WORLD` for its head …")],
+    b: Annotated[Text, Query(min_length=1, max_length=301, description="… and another one, of the same world or not.")],
+    agent: Annotated[
+        Text | None, Query(min_length=1, max_length=MAX_WORD, description="Compare what this agent saw.")
+    ] = None,
+    truth: Annotated[bool, Query(description="With `agent`: compare the states, too.")] = False,
+) -> Response:
+    """Return where two states differ, or what an agent saw in one and not in the other.
+
+    The places in their own logs that states have (`last_effect_seq` …) are left out.
+    """
+    found = services(request)
+    places = [await _place(found, name, text) for name, text in (("a", a), ("b", b))]
+    return _answer(await side_by_side(found.store, *places, agent=agent, truth=truth))
+
+
+async def _place(found: Services, name: str, text: str) -> Place:
+    try:
+        world, moment = parse_place(text)
+    except UnreadableMomentError as error:
+        raise InvalidParameterError(name, str(error)) from None
+    record = await found.store.world(world)
+    return Place(record, await found.store.states.seq_at(record, **(moment or HEAD)._asdict()))
+
+
+def _answer(found: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(found), 200, {"Cache-Control": REVALIDATE}, "application/json")

@@ -1,0 +1,66 @@
+"""Two moments side by side, of one world or of two: their states, and what an agent saw at each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from worldledger.comparing import OWN_OF_STATES, differences
+from worldledger.errors import UnknownAgentError
+from worldledger.near import near
+from worldledger_service.runtime.comparing import listed, view_at, visible
+
+if TYPE_CHECKING:
+    from worldledger.observation import View
+    from worldledger_service.store import Store, WorldRecord
+    from worldledger_service.store.states import StateAt
+
+
+class Place(NamedTuple):
+    """A world, and a seq that it has."""
+
+    record: WorldRecord
+    seq: int
+
+
+async def seen_at(store: Store, found: StateAt, agent: str, head_seq: int) -> View:
+    """Return the view that an agent had at a state's seq. Raises UnknownAgentError, which says when it registered."""
+    view = await view_at(store, found, agent)
+    if view is None:
+        latest = (await store.states.state_at(found.world_id, head_seq)).state.metadata["agents"]
+        raise UnknownAgentError(
+            agent,
+            found.world_id,
+            at_seq=found.global_seq,
+            registered_seq=latest.get(agent, {}).get("registered_seq", 0),
+            near=[] if agent in latest else near(agent, latest),
+        )
+    return view
+
+
+async def side_by_side(
+    store: Store, a: Place, b: Place, *, agent: str | None = None, truth: bool = False
+) -> dict[str, Any]:
+    """Return where two states differ or, of an agent, two views; with ``truth`` both.
+
+    Raises UnknownAgentError for an agent that was not registered by then, and as `States.state_at`.
+    """
+    states = [await store.states.state_at(place.record.world_id, place.seq) for place in (a, b)]
+    found: dict[str, Any] = {name: _facts(state) for name, state in zip("ab", states, strict=True)}
+    found |= {"agent_id": agent, "states": None, "views": None}
+    if agent is None or truth:
+        one, other = (state.state.to_value() for state in states)
+        found["states"] = listed(differences(one, other, OWN_OF_STATES))
+    if agent is not None:
+        pairs = zip(states, (a, b), strict=True)
+        one, other = [visible(await seen_at(store, state, agent, place.record.head_seq)) for state, place in pairs]
+        found["views"] = listed(differences(one, other))
+    return found
+
+
+def _facts(state: StateAt) -> dict[str, Any]:
+    return {
+        "world_id": state.world_id,
+        "global_seq": state.global_seq,
+        "checksum": state.checksum,
+        "state_digest": state.state_digest,
+    }
