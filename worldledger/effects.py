@@ -72,6 +72,11 @@ class EffectDraft(TypedDict):
     source_metadata: NotRequired[dict[str, Any]]
 
 
+def own_draft(kind: str, payload: dict[str, Any]) -> EffectDraft:
+    """Return the draft of an effect that the service itself writes."""
+    return {"kind": kind, "payload": payload, "source_id": SERVICE_SOURCE, "schema_version": SCHEMA_VERSION}
+
+
 class Effect(TypedDict):
     """An accepted effect, as it stands in the log: seven fields and the audited facts around them.
 

@@ -16,6 +16,7 @@ from worldledger.core_kinds import HANDLERS
 from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import FoldError
 from worldledger.genesis import GENESIS_KIND
+from worldledger.lineage import fork_point, go_on
 from worldledger.log_rules import kind_problem
 from worldledger.rulesets.base import Handler, MalformedEffectError, Ruleset, Touched
 from worldledger.world import WorldState
@@ -40,7 +41,10 @@ class Fold:
     __slots__ = ("_handlers", "ruleset", "seq", "state", "world_id")
 
     def __init__(self, world_id: str, ruleset: Ruleset, state: WorldState | None = None, seq: int = 0) -> None:
-        """Begin before the first effect, or with the state that the world had at ``seq``."""
+        """Begin before the first effect, or with the state that the world had at ``seq``.
+
+        A fork begins with the state of its parent at the fork point, at ``seq`` 0.
+        """
         self.world_id = world_id
         self.ruleset = ruleset
         self.state = WorldState.initial() if state is None else state
@@ -147,7 +151,11 @@ def _handlers(ruleset: Ruleset) -> dict[str, Handler]:
         config = effect["payload"].get("config")
         if problem is not None or not isinstance(config, dict):
             raise _BrokenRuleError(problem or "$.payload.config: not an object")
-        ruleset.begin(state, config)
+        point = fork_point(effect["payload"])
+        if point is None:
+            ruleset.begin(state, config)
+        else:
+            go_on(state, effect, point)
         return None
 
     found |= HANDLERS

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from worldledger.canonical import MAX_INT, PROFILE, canonical_json, child, gate
 from worldledger.config import OrchestratorConfig
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.effects import SERVICE_SOURCE, EffectDraft, own_draft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError, SimulationError
 from worldledger.kinds import DEFAULT
 
@@ -29,6 +29,10 @@ NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}\Z")
 _UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
+#: How many forks a world's line of ancestors may have.
+MAX_DEPTH: Final = 100
+#: The member of a genesis that says where a fork begins.
+FORK_OF: Final = "fork_of"
 #: What can say who sets sim_time, as a JSON Schema.
 AUTHORITY_PATTERN: Final = "^[a-z][a-z0-9_-]{0,62}$"
 _AUTHORITY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
@@ -38,6 +42,8 @@ Order: TypeAlias = Literal["arrival", "tick"]
 
 #: The kind of every world's first effect.
 GENESIS_KIND: Final = "WorldCreated"
+#: Its global_seq.
+GENESIS_SEQ: Final = 1
 #: The member of a genesis with the zero of a world under the wall clock: epoch seconds.
 TIME_ZERO: Final = "time_zero"
 #: Where a genesis names the canonical profile: another one is not wrong, but this version cannot read it.
@@ -67,7 +73,7 @@ def is_authority(name: str) -> bool:
 
 
 class Parent(BaseModel):
-    """The origin of a fork: the parent's name and uuid (32 hex digits), and a position in its chain."""
+    """An origin as earlier versions noted it: a world's name and uuid (32 hex digits), and a position in its chain."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,6 +81,35 @@ class Parent(BaseModel):
     world_id: str
     global_seq: int = Field(ge=1)
     checksum: str
+
+
+class ForkPoint(BaseModel):
+    """Where a fork begins: an effect of its parent, whose state the fork goes on from.
+
+    - ``world_uuid``, ``world_id``, ``global_seq``, ``checksum``: the parent and the effect, by its checksum
+    - ``depth``: 1 for a fork of a world that is none, at most MAX_DEPTH
+    - ``time_offset``: what the parent's authority over sim_time added to its own time there; under the wall clock the
+      fork's ``time_zero`` says it
+    - ``silence``: why that authority was silent there, None if it was not
+    - ``changes``: path -> value: what was changed right after the genesis, by effects
+    - ``same_noise``: whether its agents go on to draw the parent's noise
+    - ``label``: the user's own words about it
+    - ``unverified``: whether it was made although the parent did not pass verification
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    world_uuid: str
+    world_id: str
+    global_seq: int = Field(ge=1, le=MAX_INT)
+    checksum: str
+    depth: int = Field(default=1, ge=1, le=MAX_DEPTH)
+    time_offset: float = 0.0
+    silence: str | None = None
+    changes: dict[str, Any] = Field(default_factory=dict)
+    same_noise: bool = False
+    label: str | None = Field(default=None, min_length=1, max_length=1000)
+    unverified: bool = False
 
 
 class UnforkedWorld(BaseModel):
@@ -125,11 +160,12 @@ class UnforkedWorld(BaseModel):
 class NewWorld(UnforkedWorld):
     """A world to be created.
 
-    ``parent`` is the origin of a fork. This version does not make forks itself: only its shape is checked, not whether
-    there is such a world, or such an effect in it.
+    ``fork_of`` is where a fork begins; `worldledger_service.store.forking` makes forks. ``parent`` is what earlier
+    versions noted of an origin: only its shape was checked, and nothing is read through it.
     """
 
     parent: Parent | None = None
+    fork_of: ForkPoint | None = None
 
     def checked(self) -> NewWorld:
         """Return the world itself if its name, labels, config and the shape of its parent can be stored.
@@ -154,25 +190,33 @@ class NewWorld(UnforkedWorld):
             gate(self.checkpoint, path="$.checkpoint", level=3)
             gate(self.orchestrator and self.orchestrator.model_dump(), path="$.orchestrator", level=3)
             gate(self.parent and self.parent.model_dump(), path="$.parent", level=3)
+            gate(self.fork_of and self.fork_of.model_dump(), path="$.fork_of", level=3)
         except InvalidEffectError as error:
             raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
         if self.parent is not None:
-            _check_parent(self.parent)
+            _check_origin(self.parent, "$.parent")
+        if self.fork_of is not None:
+            _check_origin(self.fork_of, "$.fork_of")
         return self
 
 
-def _check_parent(parent: Parent) -> None:
+def _check_origin(parent: Parent | ForkPoint, path: str) -> None:
     for name, value, rule, what in (
         ("world_id", parent.world_id, _NAME, f"a world's name: {NAME_RULE}"),
         ("world_uuid", parent.world_uuid, _UUID, "32 lower-case hex digits"),
         ("checksum", parent.checksum, _HEX64, "64 lower-case hex digits"),
     ):
         if not rule.match(value):
-            raise InvalidConfigError(f"$.parent.{name}: must be {what}", path=f"$.parent.{name}")
+            raise InvalidConfigError(f"{path}.{name}: must be {what}", path=f"{path}.{name}")
 
 
-def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int, wall_time: float) -> EffectDraft:
-    """Return the draft of a world's first effect, which is to have this wall_time (epoch seconds)."""
+def genesis_draft(
+    world: NewWorld, *, world_uuid: str, ruleset_version: int, wall_time: float, time_zero: float | None = None
+) -> EffectDraft:
+    """Return the draft of a world's first effect, which is to have this wall_time (epoch seconds).
+
+    Under the wall clock the world's seconds count from ``time_zero``: from its beginning by default.
+    """
     payload: dict[str, Any] = {
         "world_uuid": world_uuid,
         "ruleset": world.ruleset,
@@ -185,19 +229,16 @@ def genesis_draft(world: NewWorld, *, world_uuid: str, ruleset_version: int, wal
     if world.order != "arrival":
         payload["order"] = world.order
     if world.time_authority == "wall":
-        payload[TIME_ZERO] = wall_time
+        payload[TIME_ZERO] = wall_time if time_zero is None else time_zero
     if world.snapshot_every is not None:
         payload["snapshot_every"] = world.snapshot_every
     if world.orchestrator is not None:
         payload["orchestrator"] = world.orchestrator.model_dump()
     if world.parent is not None:
         payload["parent"] = world.parent.model_dump()
-    return {
-        "kind": GENESIS_KIND,
-        "payload": payload,
-        "source_id": SERVICE_SOURCE,
-        "schema_version": SCHEMA_VERSION,
-    }
+    if world.fork_of is not None:
+        payload[FORK_OF] = world.fork_of.model_dump(exclude_defaults=True)
+    return own_draft(GENESIS_KIND, payload)
 
 
 def recorded_world(world_id: Any, payload: Mapping[str, Any]) -> NewWorld:

@@ -4,6 +4,7 @@
 - ``step:N``, and the units of a world's ruleset, as ``UNIT:N``: at the end of the N-th, which is after the last effect
   before the next one begins
 - ``sim:T``: after the last effect at or before this sim_time
+- ``parent:MOMENT``: that moment of the world that this one is a fork of, up to the fork point
 - ``2026-01-31T12:00:00Z`` or ``wall:2026-01-31T12:00:00Z``: after the last effect at or before this wall time
 
 A world's ruleset declares its units (`worldledger.rulesets.Ruleset.units`). If it does not say what a step is, a step
@@ -27,6 +28,7 @@ STEP: Final = "step"
 #: The unit that a comparison of worlds is aligned by unless one is named: the first that their kind declares.
 AUTO: Final = "auto"
 
+_PARENT: Final = "parent:"
 _DIGITS: Final = re.compile(r"[0-9]{1,19}")
 _UNIT: Final = re.compile(r"([a-z][a-z_]{0,63}):([0-9]{1,19})")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
@@ -49,12 +51,16 @@ class Unit(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A seq, a sim_time, a wall_time in epoch seconds, or a unit with its number; with none of them, the head."""
+    """A seq, a sim_time, a wall_time in epoch seconds, or a unit with its number; with none of them, the head.
+
+    It is a moment of the world's own history, or with ``parents`` of that of its parent, its parent's parent and so on.
+    """
 
     seq: int | None = None
     sim_time: float | None = None
     wall_time: float | None = None
     unit: tuple[str, int] | None = None
+    parents: int = 0
 
 
 HEAD: Final = Moment()
@@ -77,6 +83,9 @@ def moment_rule() -> str:
 
 def parse_moment(text: str) -> Moment:
     """Read a moment. Raises UnreadableMomentError."""
+    older, rest = _parents(text)
+    if older:
+        return parse_moment(rest)._replace(parents=older)
     if text == "head":
         return HEAD
     if _DIGITS.fullmatch(text):
@@ -94,6 +103,14 @@ def parse_moment(text: str) -> Moment:
     if word == "seq":
         return Moment(seq=int(rest))
     return Moment(unit=(found[1], int(found[2])))
+
+
+def _parents(text: str) -> tuple[int, str]:
+    """Return how many times a text begins with ``parent:``, and what comes then."""
+    older = 0
+    while text.startswith(_PARENT):
+        older, text = older + 1, text.removeprefix(_PARENT)
+    return older, text
 
 
 def seq_or_moment(at_seq: int | None, at: str | None) -> Moment:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from worldledger.errors import InvalidEffectError
-from worldledger.genesis import TIME_ZERO, is_authority, is_time
+from worldledger.genesis import FORK_OF, TIME_ZERO, is_authority, is_time
 
 TIME_AUTHORITY_KIND: Final = "WorldTimeAuthoritySet"
 TIME_SET_KIND: Final = "WorldTimeSet"
@@ -75,12 +75,19 @@ class TimeAuthority(NamedTuple):
     def of_genesis(cls, payload: Mapping[str, Any]) -> TimeAuthority:
         """Return the authority that a genesis names.
 
-        Under the wall clock a world's seconds count from ``time_zero``; a genesis without it counts from 1970.
+        Under the wall clock a world's seconds count from ``time_zero``; a genesis without it counts from 1970. A fork
+        has the offset and the silence of its parent's authority.
         """
-        name, zero = payload.get("time_authority"), payload.get(TIME_ZERO)
+        name, zero, fork_of = payload.get("time_authority"), payload.get(TIME_ZERO), payload.get(FORK_OF)
         if not isinstance(name, str):
             return cls(WALL)
-        return cls(name, 0.0 - zero if name == WALL and is_time(zero) else 0.0)
+        if name == WALL:
+            return cls(name, 0.0 - zero if is_time(zero) else 0.0)
+        if not isinstance(fork_of, Mapping):
+            return cls(name)
+        offset, reason = fork_of.get("time_offset", 0.0), fork_of.get("silence")
+        silence = Silence(name, None, reason, 1) if isinstance(reason, str) else None
+        return cls(name, float(offset) if is_time(offset) else 0.0, silence=silence)
 
     @classmethod
     def of_setting(cls, payload: Mapping[str, Any], global_seq: int) -> TimeAuthority:

@@ -82,6 +82,7 @@ _FIELDS = [
     "checkpoint",
     "config",
     "experiment",
+    "fork_of",
     "orchestrator",
     "order",
     "ruleset",

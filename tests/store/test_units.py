@@ -20,7 +20,7 @@ async def _seqs(store: Store, world_id: str, *moments: str) -> list[int | str]:
     found: list[int | str] = []
     for moment in moments:
         try:
-            found.append(await store.states.seq_at(world, **parse_moment(moment)._asdict()))
+            found.append((await store.states.place_at(world, parse_moment(moment)))[1])
         except MomentNotFoundError as error:
             found.append(error.message.partition("; ")[2])
     return found

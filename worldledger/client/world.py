@@ -152,6 +152,44 @@ class RemoteWorld:
             return False
         return True
 
+    async def fork(
+        self,
+        world_id: str | None = None,
+        *,
+        at: str = "head",
+        experiment: str | None = None,
+        label: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+        same_noise: bool = False,
+        verify: bool = False,
+        anyway: bool = False,
+    ) -> str:
+        """Make a world that goes on from this one's state at a moment; return its name. Nothing is copied.
+
+        ``changes`` are values that it begins with instead: ``{"alice/gold": 20}``. Without a name it has this world's,
+        with ``~`` and the seq. The same call again finds the same fork. `Client.world` gives the world of the name. The
+        parameters are those of ``fork_of`` of ``POST /v1/worlds``. Raises MomentNotFoundError, WorldExistsError,
+        InvalidConfigError, TamperedError.
+        """
+        fork_of = {
+            "world_id": self.world_id,
+            "at": at,
+            "label": label,
+            "changes": dict(changes or {}),
+            "same_noise": same_noise,
+            "verify": verify,
+            "anyway": anyway,
+        }
+        new: dict[str, Any] = {"experiment": experiment, "fork_of": fork_of}
+        if world_id is not None:
+            new["world_id"] = world_id
+        try:
+            gate(new, level=2)  # refuses what JSON would change on the way
+        except InvalidEffectError as error:
+            raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
+        made: str = (await self._transport.call("POST", "/v1/worlds", body=new)).value["world_id"]
+        return made
+
     async def orchestrator_config(self) -> OrchestratorConfig:
         """Return how the world's agents are served, as its genesis says. The service is asked once."""
         if self._config is None:

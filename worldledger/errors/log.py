@@ -138,6 +138,12 @@ class WorldExistsError(SimulationError):
     code = "world_exists"
 
 
+class ParentMissingError(SimulationError):
+    """A fork goes on from an effect of its parent that is not in this database; details: ``parent``, ``global_seq``."""
+
+    code = "parent_missing"
+
+
 class UnknownRulesetError(SimulationError):
     """A world names a ruleset that is not installed; details: ``known``."""
 

@@ -11,7 +11,7 @@ import orjson
 from worldledger.canonical import gate
 from worldledger.drafts import CheckedDraft
 from worldledger.effects import Effect, EffectDraft
-from worldledger.errors import InvalidConfigError
+from worldledger.errors import InvalidConfigError, InvalidEffectError
 from worldledger.moments import Unit
 from worldledger.upcasting import Upcaster, Upcasters
 from worldledger.world import WorldState
@@ -156,6 +156,14 @@ class Ruleset:
         if payload is None or (text := gate(payload, path="$.payload", level=2)) == draft.payload:
             return draft
         return draft.rewritten(text)
+
+    def change(self, path: str, value: Any, state: WorldState) -> EffectDraft:
+        """Return the draft of an effect that gives a value of the state another one, for a fork that begins otherwise.
+
+        ``path`` is a JSON Pointer into the state's entities, with or without its first slash: ``alice/gold``. The draft
+        is decided as any other. The base refuses every path. Raises IllegalEffectError or InvalidEffectError.
+        """
+        raise InvalidEffectError(f"values of worlds of {self.name} cannot be changed so", f"$.changes.{path}")
 
     @cached_property
     def checked_kinds(self) -> Container[str]:

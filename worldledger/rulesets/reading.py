@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from worldledger.canonical import MAX_INT, child
 from worldledger.drafts import MAX_WORD, CheckedDraft
-from worldledger.errors import IllegalEffectError
+from worldledger.errors import IllegalEffectError, InvalidEffectError
+from worldledger.near import meant, near
 from worldledger.patches import PatchError, apply_patch
 from worldledger.rulesets.base import Check, MalformedEffectError
 from worldledger.world import Point, WorldState
@@ -102,3 +103,19 @@ def read_number(value: Any, path: str, what: str) -> float:
     if type(value) is int and abs(value) <= MAX_INT:
         return float(value)
     raise UnreadableError(f"{what} is a finite number", path)
+
+
+def change_of(path: str, value: Any, state: WorldState) -> tuple[str, list[dict[str, Any]]]:
+    """Read the path of a change, a JSON Pointer into the entities; return the entity and the patch that makes it.
+
+    Raises InvalidEffectError for a path that names no value of an entity of the state.
+    """
+    entity_id, _, inner = path.removeprefix("/").partition("/")
+    entity_id = entity_id.replace("~1", "/").replace("~0", "~")
+    where = f"$.changes.{path}"
+    if not inner:
+        raise InvalidEffectError(f"{path!r} names no value: write ENTITY/FIELD, such as alice/gold", where)
+    if entity_id not in state.entities:
+        guess = meant(near(entity_id, state.entities))
+        raise InvalidEffectError(f"there is no entity {entity_id!r}{guess}", where)
+    return entity_id, [{"op": "add", "path": f"/{inner}", "value": value}]

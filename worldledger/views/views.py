@@ -87,6 +87,16 @@ class Views:
         self._attach(agent_id, theirs.view_seq, contents, theirs)
         return self.view(agent_id)
 
+    def inherit(self, agent_id: str, parents: Views) -> View:
+        """Start keeping an agent's view in a fork, at its genesis, as the agent had it at the fork point.
+
+        ``parents`` are the views of the parent there. Raises KeyError if the agent is not attached in them.
+        """
+        contents = parents._viewer(agent_id).contents()
+        self.detach(agent_id)
+        self._attach(agent_id, self.seq, contents)
+        return self.view(agent_id)
+
     def detach(self, agent_id: str) -> None:
         """Stop keeping an agent's view."""
         stage = self._stage

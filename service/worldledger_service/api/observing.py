@@ -138,7 +138,7 @@ async def get_view(
     moment = one_moment(at, at_seq=at_seq, turn=turn)
     found = services(request)
     if moment not in {HEAD, Moment(seq=at_seq)}:
-        at_seq = await guarded(found.store.outages, _seq_of(found, world, moment))
+        world, at_seq = await guarded(found.store.outages, _place_of(found, world, moment))
     inhabited = await found.worlds.get(world)
     await inhabited.fold_known(PATIENCE)
     view = await inhabited.view(agent_id, at_seq=at_seq)
@@ -146,8 +146,9 @@ async def get_view(
     return not_modified(request, headers) or Response(to_json(view_of(view)), 200, headers, "application/json")
 
 
-async def _seq_of(found: Services, world_id: str, moment: Moment) -> int:
-    return await found.store.states.seq_at(await found.store.world(world_id), **moment._asdict())
+async def _place_of(found: Services, world_id: str, moment: Moment) -> tuple[str, int]:
+    record, seq = await found.store.states.place_at(await found.store.world(world_id), moment)
+    return record.world_id, seq
 
 
 @router.get(

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger.canonical import MAX_INT
+from worldledger.errors import MomentNotFoundError
 from worldledger.genesis import check_world_name
 from worldledger.kinds import DEFAULT
 from worldledger.moments import HEAD, Moment, parse_moment
@@ -161,11 +162,11 @@ async def get_state(
     moment = one_moment(at, at_seq=at_seq, at_sim_time=at_sim_time, at_wall_time=at_wall_time, at_turn=at_turn)
     found = services(request)
     record = await found.store.world(world)
-    seq = await found.store.states.seq_at(record, **moment._asdict())
+    record, seq = await found.store.states.place_at(record, moment)
     unchanged = await unchanged_of(request, found, record, seq)
     if unchanged is not None:
         return unchanged
-    state = await found.store.states.state_at(world, seq)
+    state = await found.store.states.state_at(record.world_id, seq)
     return Response(_body(state), 200, headers_of(state), "application/json")
 
 
@@ -233,17 +234,15 @@ async def get_diff(
     found = services(request)
     record = await found.store.world(world)
     other = record if to_world is None else await found.store.world(to_world)
-    records = (record, other)
-    since, until = [
-        await found.store.states.seq_at(each, **moment._asdict()) for each, moment in zip(records, moments, strict=True)
-    ]
-    if other.world_id == record.world_id:
-        unchanged = await unchanged_of(request, found, record, since, until)
+    older, since = await found.store.states.place_at(record, moments[0])
+    newer, until = await found.store.states.place_at(other, moments[1])
+    same = older.world_id == newer.world_id
+    if same:
+        unchanged = await unchanged_of(request, found, older, since, until)
         if unchanged is not None:
             return unchanged
-    before = await found.store.states.state_at(world, since)
-    is_same = other.world_id == record.world_id and since == until
-    after = before if is_same else await found.store.states.state_at(other.world_id, until)
+    before = await found.store.states.state_at(older.world_id, since)
+    after = before if same and since == until else await found.store.states.state_at(newer.world_id, until)
     named = b"" if to_world is None else b'"to_world":"%b",' % to_world.encode()
     body = b'{"world_id":"%b","from_seq":%d,"to_seq":%d,%b"from_digest":"%b","to_digest":"%b","patch":%b}' % (
         world.encode(),
@@ -376,4 +375,8 @@ async def take_snapshot(request: Request, world: WorldName, at: At = None) -> Re
 
 
 async def _seq_at(store: Store, world: str, moment: Moment) -> int:
-    return await store.states.seq_at(await store.world(world), **moment._asdict())
+    found, seq = await store.states.place_at(await store.world(world), moment)
+    if found.world_id != world:
+        what = f"that moment lies before world {world!r} was forked: ask its parent, {found.world_id!r}"
+        raise MomentNotFoundError(what, world_id=world, parent=found.world_id, global_seq=seq)
+    return seq

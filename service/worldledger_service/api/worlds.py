@@ -2,30 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import structlog
 from fastapi import APIRouter, Depends, Query
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger import genesis
 from worldledger.chain import Finding
 from worldledger.errors import InvalidConfigError, InvalidDefinitionError
+from worldledger.kinds import DEFAULT
+from worldledger.moments import UnreadableMomentError, moment_rule, parse_moment
 from worldledger_service.api.answers import REVALIDATE, etag, near_member, not_modified, to_json
-from worldledger_service.api.context import services
+from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import Near, Shape, header, json_of, problems
-from worldledger_service.api.parameters import Limit, Text, WorldName, next_link, once
+from worldledger_service.api.parameters import NAMED, Limit, Text, WorldName, next_link, once
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import guarded
 from worldledger_service.store import WorldRecord
+from worldledger_service.store.forking import NewFork
 
 # -- shapes ------------------------------------------------------------------------------------------------
 
 
+class ForkOf(BaseModel):
+    """The world that a fork goes on from, and the moment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    world_id: str = Field(min_length=1, max_length=200, description="The parent's name.", json_schema_extra=NAMED)
+    at: str = Field(default="head", min_length=1, max_length=200, description=f"The moment: {moment_rule()}.")
+    label: str | None = Field(default=None, min_length=1, max_length=1000, description="Your own words about it.")
+    changes: dict[str, Any] = Field(
+        default_factory=dict,
+        description="What the fork begins with otherwise: ENTITY/FIELD -> value, by the rules of the world.",
+    )
+    same_noise: bool = Field(default=False, description="Let its agents see through the noise of the parent.")
+    verify: bool = Field(default=False, description="Verify all of the parent and its ancestors first.")
+    anyway: bool = Field(default=False, description="Fork although the parent does not verify; the genesis says so.")
+
+
 class NewWorld(genesis.UnforkedWorld):
-    """A world to be created."""
+    """A world to be created, or a fork of another one: then only `world_id` and `experiment` go with `fork_of`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"world_id": "market-town", "ruleset": DEFAULT, "experiment": "trial-1"}],
+            "anyOf": [{"required": ["world_id"]}, {"required": ["fork_of"]}],
+        }
+    )
+
+    world_id: str = Field(
+        default="",
+        description="Its name. That of a fork may be left out: then it is the parent's, with ~ and the seq.",
+        json_schema_extra={"pattern": genesis.NAME_PATTERN, "maxLength": 200},
+    )
+    fork_of: ForkOf | None = Field(default=None, description="Where it goes on from, if it is a fork.")
 
 
 class WorldPage(Shape):
@@ -65,12 +99,13 @@ _PAGE_BYTES: Final = 4 * 1024 * 1024
     status_code=201,
     response_class=Response,
     responses={
+        200: {**json_of(WorldRecord), "description": "The fork that the same request made before."},
         201: {
             **json_of(WorldRecord),
             "description": "The world, with its genesis at global_seq 1.",
             "headers": {"Location": header("Where the world is."), "ETag": header("The head's tag.")},
         },
-        **problems(409, 413, 415, 422, 503),
+        **problems(404, 409, 413, 415, 422, 503),
     },
 )
 async def create_world(request: Request, body: NewWorld) -> Response:
@@ -79,15 +114,40 @@ async def create_world(request: Request, body: NewWorld) -> Response:
     Its ruleset may open it with further effects, which have all of its configuration or its checkpoint, and with the
     registrations of its agents. Where these are refused, `problems` has everything that is wrong, and `path`
     says whether it is wrong in `$.config` or in `$.checkpoint`.
+
+    With `fork_of` the world goes on from another one's state at a moment; nothing of the parent is copied. The same
+    request again finds the same fork.
     """
     found = services(request)
+    if body.fork_of is not None:
+        return await _fork(found, body, body.fork_of)
+    if "world_id" not in body.model_fields_set:
+        raise InvalidConfigError("$.world_id: is missing", path="$.world_id")
     try:
-        work = found.store.create_world(genesis.NewWorld(**dict(body)))
+        work = found.store.create_world(genesis.NewWorld(**body.model_dump(exclude={"fork_of"})))
         record = await guarded(found.store.outages, work, again="look for the world before you make it again")
     except InvalidDefinitionError as error:
         error.details.setdefault("path", "$.checkpoint")  # the configuration's own errors say so
         raise
     return _answer(record, 201, {"Location": f"/v1/worlds/{record.world_id}", **_headers(record)})
+
+
+async def _fork(found: Services, body: NewWorld, fork_of: ForkOf) -> Response:
+    for name in sorted(body.model_fields_set - {"world_id", "experiment", "fork_of"}):
+        raise InvalidConfigError(f"$.{name}: a fork has that of its parent", path=f"$.{name}")
+    fork = NewFork(
+        world_id=body.world_id or None,
+        experiment=body.experiment,
+        **fork_of.model_dump(include={"label", "changes", "same_noise", "anyway"}),
+    )
+    try:
+        moment = parse_moment(fork_of.at)
+    except UnreadableMomentError as error:
+        raise InvalidConfigError(f"$.fork_of.at: {error}", path="$.fork_of.at") from None
+    work = found.store.fork(fork_of.world_id, moment, fork, verify=fork_of.verify)
+    again = "send the same request again: it finds the fork"
+    record, is_new = await guarded(found.store.outages, work, again=again)
+    return _answer(record, 201 if is_new else 200, {"Location": f"/v1/worlds/{record.world_id}", **_headers(record)})
 
 
 @router.get(

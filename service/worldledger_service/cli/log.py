@@ -15,7 +15,7 @@ import typer
 
 from worldledger.errors import FileRefusedError, StoreUnavailableError
 from worldledger_service.cli.connect import Target, target, with_store
-from worldledger_service.cli.moments import Moment, moment_rule, read_moment, seq_of
+from worldledger_service.cli.moments import Moment, moment_rule, place_of, read_moment, seq_of
 from worldledger_service.cli.naming import find_world, no_effects
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
 from worldledger_service.cli.output import progress_bar, put, put_bytes, say
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
 
 
+#: Where the log begins if no moment is named.
+_BEGINNING = Moment(seq=0)
 #: Larger than any global_seq.
 _END = 2**62
 #: Seconds between two attempts while the database is away.
@@ -49,10 +51,15 @@ def show_log(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what is appended from now on, until Ctrl-C.")
     ] = False,
+    own: Annotated[
+        bool, typer.Option("--own", help="Of a fork only its own effects, not those before the fork point.")
+    ] = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
     """Write a world's effects to stdout, one canonical JSON text a line, exactly as they were hashed.
+
+    Those of a fork come after those of its ancestors up to the fork point: "world_id" says whose each is.
 
     Examples:
         worldledger log my-world --kind IntentRejected | jq .payload.reason
@@ -63,7 +70,7 @@ def show_log(
     where = target(ctx, database_url, home)
     begin = read_moment(after, "--after")
     end = None if until is None else read_moment(until, "--until")
-    with_store(where, lambda store: _Log(store, world, kind, source).run(where, begin, end, follow=follow))
+    with_store(where, lambda store: _Log(store, world, kind, source).run(where, begin, end, follow=follow, own=own))
 
 
 class _Log:
@@ -77,13 +84,27 @@ class _Log:
         self._position = 0
         self._written = False
 
-    async def run(self, where: Target, after: Moment, until: Moment | None, *, follow: bool) -> None:
+    async def run(self, where: Target, after: Moment, until: Moment | None, *, follow: bool, own: bool) -> None:
         from worldledger_service.store.watch import HeadWatcher  # noqa: PLC0415
 
         world = await find_world(self._store, self._world)
-        self._world, head = world.world_id, world.head_seq
-        self._position = await self._seq(world, after)
-        last = _END if until is None else await self._seq(world, until)
+        head = world.head_seq
+        line = [world] if own else await self._store.states.line(world)
+        names = [record.world_id for record in line]
+        if after == _BEGINNING:
+            first, self._position = names[0], 0
+        else:
+            first, self._position = await self._place(world, after, own=own)
+        final, last = (world.world_id, _END) if until is None else await self._place(world, until, own=own)
+        for record in line[names.index(first) : names.index(final)]:
+            self._world = record.world_id
+            await self._write(record.head_seq, patient=follow)
+            self._position = 0
+        if names.index(first) > names.index(final):
+            return
+        self._world = final
+        if final != world.world_id:
+            head, follow = last, False
         interval = where.settings.poll_interval
         async with HeadWatcher.over(self._store, interval=interval) if follow else nullcontext() as watcher:
             while True:
@@ -94,9 +115,14 @@ class _Log:
         if not self._written and (self._kind, self._source) != (None, None):
             say(await no_effects(self._store, world, self._kind, self._source))
 
-    async def _seq(self, world: WorldRecord, moment: Moment) -> int:
-        """Return the seq of a moment; a plain seq need not exist yet."""
-        return await seq_of(self._store, world, moment) if moment.seq is None else min(moment.seq, _END)
+    async def _place(self, world: WorldRecord, moment: Moment, *, own: bool) -> tuple[str, int]:
+        """Return the place of a moment; a plain seq need not exist yet."""
+        if moment == Moment(seq=moment.seq) and moment.seq is not None:
+            return world.world_id, min(moment.seq, _END)
+        if own:
+            return world.world_id, await seq_of(self._store, world, moment)
+        found, seq = await place_of(self._store, world, moment)
+        return found.world_id, seq
 
     async def _write(self, until: int, *, patient: bool) -> None:
         """Write the effects up to ``until``; with ``patient``, wait while the database is away."""

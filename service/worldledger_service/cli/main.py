@@ -21,6 +21,7 @@ from worldledger_service.cli import (
     compare,
     db,
     exports,
+    forks,
     kinds,
     log,
     projections,
@@ -97,6 +98,7 @@ def make_app() -> typer.Typer:
     commands.add("worlds", worlds.list_worlds)
     commands.add("log", log.show_log)
     commands.add("sql", sql.query)
+    commands.add("fork", forks.fork)
     commands.add("state", state.show_state)
     commands.add("view", view.show_view)
     commands.add("diff", state.show_diff)

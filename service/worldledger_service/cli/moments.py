@@ -36,6 +36,7 @@ __all__ = [
     "first_seq_from",
     "moment_rule",
     "one_moment",
+    "place_of",
     "read_moment",
     "read_number",
     "read_wall_time",
@@ -107,15 +108,27 @@ def one_moment(
     return given[0] if given else HEAD
 
 
-async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
-    """Return the seq of a moment: the last effect at or before a time, or of a unit. Raises MomentNotFoundError."""
+async def place_of(store: Store, world: WorldRecord, moment: Moment) -> tuple[WorldRecord, int]:
+    """Return the place of a moment: the last effect at or before a time, or of a unit, in the world's history.
+
+    A moment from before the fork point of a fork lies in an ancestor's log. Raises MomentNotFoundError.
+    """
     try:
-        return await store.states.seq_at(world, **moment._asdict())
+        return await store.states.place_at(world, moment)
     except MomentNotFoundError as error:
         if moment.wall_time is None:
             raise
         what = f"world {world.world_id!r} has no effect at or before {shown_wall_time(moment.wall_time)}"
         raise MomentNotFoundError(what, **error.details) from None
+
+
+async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
+    """Return the seq of a moment in a world's own log. Raises MomentNotFoundError for a moment of an ancestor's."""
+    found, seq = await place_of(store, world, moment)
+    if found.world_id != world.world_id:
+        what = f"that moment lies before world {world.world_id!r} was forked: name its parent, {found.world_id!r}"
+        raise MomentNotFoundError(what, world_id=world.world_id, parent=found.world_id, global_seq=seq)
+    return seq
 
 
 async def first_seq_from(store: Store, world: WorldRecord, moment: Moment) -> int:

@@ -500,7 +500,9 @@ async def _replay(store: Store, name: str, progress: Callable[[int, int], None])
             if verdict.finding is None:
                 raise
             raise verdict.finding.error() from None
-        return await check_replay(store.reader, world, load_ruleset(world.ruleset), progress)
+        ruleset = load_ruleset(world.ruleset)
+        beginning = await store.states.beginning(world.world_id, ruleset)
+        return await check_replay(store.reader, world, ruleset, progress, beginning=beginning)
     except TamperedError as error:
         finding = Divergence("tampered", error.details["global_seq"], error.details["what"])
         return ReplayVerdict(name, 0, 0, 0, 0, finding)

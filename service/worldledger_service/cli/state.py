@@ -21,8 +21,8 @@ from worldledger_service.cli.moments import (
     AtWallTime,
     moment_rule,
     one_moment,
+    place_of,
     read_moment,
-    seq_of,
     shown_wall_time,
 )
 from worldledger_service.cli.naming import find_world
@@ -64,7 +64,7 @@ def show_state(
 
     async def work(store: Store) -> None:
         record = await find_world(store, world)
-        seq = await seq_of(store, record, moment)
+        record, seq = await place_of(store, record, moment)
         with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
             found = await store.states.state_at(record.world_id, seq, effects(tell))
         if as_json:
@@ -205,9 +205,9 @@ def show_diff(
         from worldledger.patches import diff  # noqa: PLC0415
 
         record = await find_world(store, world)
-        seqs = [await seq_of(store, record, moment) for moment in moments]
+        places = [await place_of(store, record, moment) for moment in moments]
         with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
-            before, after = [await store.states.state_at(record.world_id, seq, effects(tell)) for seq in seqs]
+            before, after = [await store.states.state_at(at.world_id, seq, effects(tell)) for at, seq in places]
         patch = diff(before.state.to_value(), after.state.to_value())
         if as_json:
             put_bytes(_difference(before, after, patch))

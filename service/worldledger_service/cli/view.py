@@ -11,7 +11,7 @@ from worldledger.errors import UnknownAgentError
 from worldledger.near import near
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.layout import Piece, fields, put_lines, shown, table
-from worldledger_service.cli.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, one_moment, seq_of
+from worldledger_service.cli.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, one_moment, place_of
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
 from worldledger_service.cli.output import effects, plain, progress_bar, put_bytes
@@ -69,7 +69,7 @@ def show_view(
         from worldledger_service.runtime.origins import Origins  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
         record = await find_world(store, world)
-        seq = await seq_of(store, record, moment)
+        record, seq = await place_of(store, record, moment)
         with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
             found = await store.states.state_at(record.world_id, seq, effects(tell))
             known = found.state.metadata["agents"].get(agent)

@@ -10,7 +10,6 @@ from worldledger_projections.base import Row
 from worldledger_projections.folds import Poison, Target, described
 
 from worldledger.errors import UnknownRulesetError
-from worldledger.folding import Fold
 from worldledger.rulesets import Ruleset
 from worldledger.upcasting import Upcasters
 from worldledger_service.projecting.outages import is_worth_waiting_for
@@ -69,10 +68,7 @@ class Beginnings:
 
     async def _load_state(self, target: Target) -> None:
         try:
-            if target.seq:
-                target.fold = await self._states.fold_at(target.world_id, target.seq)
-            else:
-                target.fold = Fold(target.world_id, self._load_ruleset(target.ruleset))
+            target.fold = await self._states.fold_at(target.world_id, target.seq)
         except Exception as error:
             if is_worth_waiting_for(error):
                 raise

@@ -50,6 +50,7 @@ from worldledger_service.runtime.following import ViewFollower
 from worldledger_service.runtime.generations import Generations
 from worldledger_service.runtime.memory import MemoryManager, MemoryStats
 from worldledger_service.runtime.observing import Observing
+from worldledger_service.runtime.origins import past_view
 from worldledger_service.runtime.outbox import Outbox
 from worldledger_service.runtime.sightings import Placing, Sightings, StalenessSettings, sights_of
 from worldledger_service.runtime.subscriptions import Subscription
@@ -673,14 +674,18 @@ class Orchestrator(Gauges):
         """
         moment = seq_or_moment(at_seq, at)
         if moment not in {HEAD, Moment(seq=moment.seq)}:
-            at_seq = await self._guard.read(self._seq_at(moment))
+            world_id, seq = await self._guard.read(self._place_at(moment))
+            if world_id != self.world_id:
+                return await self._guard.read(past_view(self._store, world_id, agent_id, seq))
+            at_seq = seq
         else:
             at_seq = moment.seq
         found = self._observing.view_here(agent_id, at_seq)
         return await self._guard.read(self._observing.view(agent_id, at_seq)) if found is None else found
 
-    async def _seq_at(self, moment: Moment) -> int:
-        return await self._store.states.seq_at(await self._store.world(self.world_id), **moment._asdict())
+    async def _place_at(self, moment: Moment) -> tuple[str, int]:
+        record, seq = await self._store.states.place_at(await self._store.world(self.world_id), moment)
+        return record.world_id, seq
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> Subscription:
         """Return the agent's observations after a view, or, where none is named, from now on, the view first.

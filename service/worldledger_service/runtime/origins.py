@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from worldledger.errors import UnknownAgentError
 from worldledger.lru import Lru
 from worldledger_service.runtime.replays import POLICY_ERRORS, Replay
 
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 _FIRST: Final = 200
 #: Results that are remembered of each world; the past does not change.
 _REMEMBERED: Final = 1000
+
+
+async def past_view(store: Store, world_id: str, agent_id: str, seq: int) -> View:
+    """Return the view that an agent of a world had at a seq. Raises UnknownAgentError, and as `Origins.view`."""
+    known = (await store.states.fold_at(world_id, seq)).state.metadata["agents"].get(agent_id)
+    if known is None:
+        raise UnknownAgentError(agent_id, world_id, at_seq=seq)
+    return await Origins(store, world_id).view(agent_id, seq, registered_seq=known["registered_seq"])
 
 
 class Origins:

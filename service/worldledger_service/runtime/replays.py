@@ -19,6 +19,7 @@ from worldledger.errors import (
     UnknownAgentError,
     UnregisteredPolicyError,
 )
+from worldledger.genesis import GENESIS_SEQ
 from worldledger.staleness import Sight, is_news, shown_by
 from worldledger.views import Views
 
@@ -79,7 +80,8 @@ class Replay:
     ) -> Replay:
         """Begin with the agent's view at a seq at which it was registered.
 
-        What a policy lets an agent remember is worked out from its registration on. A ``fold`` at that seq, if there is
+        What a policy lets an agent remember is worked out from its registration on; a fork's agents remember what they
+        saw in its parent. A ``fold`` at that seq, if there is
         one, is used up. ``max_patch_ops``: see `Views`. Raises UnknownAgentError, PolicyFailedError, what
         `policy_from_spec` and `States.fold_at` raise.
         """
@@ -94,7 +96,12 @@ class Replay:
             await replay.go(seq)
             replay.began_at = seq
             return replay
-        await _attach(store, views, agent_id)
+        fork_of = (await store.states.rules(world_id)).fork_of if seq == registered == GENESIS_SEQ else None
+        if fork_of is not None and remembers(views, agent_id):
+            older = await cls.begin(store, fork_of.world_id, agent_id, fork_of.global_seq)
+            views.inherit(agent_id, older.views)
+        else:
+            await _attach(store, views, agent_id)
         return cls(store, agent_id, views, registered if registered == seq else None)
 
     @classmethod

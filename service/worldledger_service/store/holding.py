@@ -15,6 +15,7 @@ from uuid import UUID
 
 import orjson
 
+from worldledger.canonical import MAX_INT
 from worldledger.errors import BackpressureError, OverloadedError, SimulationError
 from worldledger.time_authority import TIME_SET_KIND
 from worldledger_service.database.engine import transaction
@@ -144,14 +145,19 @@ async def lock_tick(connection: PooledConnection, world_id: str) -> OpenTick:
     """Take the lock of a world's open tick on a connection, until the end of its transaction."""
     row = await connection.fetchrow(statements.LOCK_TICK, world_id)
     if row is None:
-        first = OpenTick(1, 0, None, None)
-        last = await connection.fetchrow(statements.LAST_TICK, world_id, TIME_SET_KIND)
-        if last is not None and last["tick"].isdecimal() and len(last["tick"]) <= 16:
-            first = OpenTick(int(last["tick"]) + 1, last["global_seq"], last["sim_time"], last["source_id"])
+        first = await next_tick(connection, world_id) or OpenTick(1, 0, None, None)
         await connection.execute(statements.OPEN_FIRST_TICK, world_id, *first)
         row = await connection.fetchrow(statements.LOCK_TICK, world_id)
         assert row is not None  # noqa: S101 - it was put there just before, or was there already
     return OpenTick(*row)
+
+
+async def next_tick(connection: PooledConnection, world_id: str, until_seq: int = MAX_INT) -> OpenTick | None:
+    """Return the tick after the last one that was closed up to a seq, None if none was."""
+    last = await connection.fetchrow(statements.LAST_TICK, world_id, TIME_SET_KIND, until_seq)
+    if last is None or not last["tick"].isdecimal() or len(last["tick"]) > 16:
+        return None
+    return OpenTick(int(last["tick"]) + 1, last["global_seq"], last["sim_time"], last["source_id"])
 
 
 class Holding:

@@ -70,6 +70,18 @@ class Units:
             return UnitAt(1, await self._before_next(world, unit, 0))
         raise missing(world, name, number, "it has not begun" if last is None else f"its last is {last}")
 
+    async def first_end(self, world: WorldRecord, name: str) -> int:
+        """Return the last effect of a fork that belongs to the unit that was under way at its fork point."""
+        return await self._before_next(world, load_ruleset(world.ruleset).units[name], 0)
+
+    async def steps(self, world: WorldRecord) -> int:
+        """Return the number of steps in a world whose ruleset declares none."""
+        return await self._count(world, await self._system(world))
+
+    def no_step(self, world: WorldRecord, number: int, last: int) -> MomentNotFoundError:
+        """Make the error for a step after the last one of a world's history."""
+        return missing(world, STEP, number, f"its last is {last}")
+
     async def kinds(self, world: WorldRecord) -> list[str]:
         """Return the kinds of a world's effects, sorted."""
         rows = await self._reader.fetch(statements.KINDS_OF_WORLD, world.world_id, world.head_seq)
@@ -77,12 +89,18 @@ class Units:
 
     async def _step(self, world: WorldRecord, number: int) -> UnitAt:
         """Return the place of a step in a world whose ruleset declares none: an effect that is not of a system kind."""
-        system = [kind for kind in await self.kinds(world) if is_system_kind(kind)]
+        system = await self._system(world)
         first, following = [await self._nth(world, system, each) for each in (number, number + 1)]
         if first > world.head_seq:
-            ((own,),) = await self._reader.fetch(statements.NOT_OF_KINDS, world.world_id, world.head_seq, system)
-            raise missing(world, STEP, number, f"its last is {own}")
+            raise self.no_step(world, number, await self._count(world, system))
         return UnitAt(max(first, 1), min(following - 1, world.head_seq))
+
+    async def _system(self, world: WorldRecord) -> list[str]:
+        return [kind for kind in await self.kinds(world) if is_system_kind(kind)]
+
+    async def _count(self, world: WorldRecord, system: list[str]) -> int:
+        ((own,),) = await self._reader.fetch(statements.NOT_OF_KINDS, world.world_id, world.head_seq, system)
+        return int(own)
 
     async def _nth(self, world: WorldRecord, system: list[str], number: int) -> int:
         if not 0 < number <= world.head_seq:

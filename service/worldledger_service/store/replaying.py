@@ -274,17 +274,25 @@ class ReplayVerdict:
 
 
 async def check_replay(
-    reader: Reader, world: WorldRecord, ruleset: Ruleset, progress: Progress | None = None
+    reader: Reader,
+    world: WorldRecord,
+    ruleset: Ruleset,
+    progress: Progress | None = None,
+    *,
+    beginning: Fold | None = None,
 ) -> ReplayVerdict:
-    """Replay one world from its genesis to the head that its record names. Raises StoreUnavailableError."""
-    return await _Replay(reader, world, ruleset).run(progress)
+    """Replay one world from its genesis to the head that its record names. Raises StoreUnavailableError.
+
+    ``beginning`` is the fold before the genesis, which that of a fork needs (`States.beginning`).
+    """
+    return await _Replay(reader, world, beginning or Fold(world.world_id, ruleset)).run(progress)
 
 
 class _Replay:
-    def __init__(self, reader: Reader, world: WorldRecord, ruleset: Ruleset) -> None:
+    def __init__(self, reader: Reader, world: WorldRecord, fold: Fold) -> None:
         self._reader = reader
         self._world = world
-        self._fold = Fold(world.world_id, ruleset)
+        self._fold = fold
         self._verifier = Verifier(world.world_id, spill=TemporaryFile)
         self._agreed_seq = 0
         self._digests = 0

@@ -10,9 +10,10 @@ one; on the way a valid one replaces it. It is not deleted before: another proce
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import structlog
 from pydantic import BaseModel, ConfigDict
@@ -79,11 +80,16 @@ class Base(NamedTuple):
     damaged: frozenset[int] = frozenset()
 
 
-class Snapshots:
-    """Reads and writes the snapshots of all worlds."""
+#: The fold of a world before its first effect, read by a reader.
+Beginning: TypeAlias = Callable[[str, Ruleset, "Reader"], Awaitable[Fold]]
 
-    def __init__(self, reader: Reader, *, most: int) -> None:
+
+class Snapshots:
+    """Reads and writes the snapshots of all worlds. ``beginning`` is how a world without one begins."""
+
+    def __init__(self, reader: Reader, beginning: Beginning, *, most: int) -> None:
         self._reader = reader
+        self._beginning = beginning
         #: the most snapshots of one world
         self.most = most
 
@@ -91,10 +97,11 @@ class Snapshots:
         """Return the newest snapshot at or before ``seq`` that holds, or the beginning."""
         damaged: set[int] = set()
         last = seq
+        reader = reader or self._reader
         while True:
-            rows = await (reader or self._reader).fetch(statements.SNAPSHOT_BEFORE, world_id, last, ruleset.version)
+            rows = await reader.fetch(statements.SNAPSHOT_BEFORE, world_id, last, ruleset.version)
             if not rows:
-                return Base(Fold(world_id, ruleset), b"", 0, frozenset(damaged))
+                return Base(await self._beginning(world_id, ruleset, reader), b"", 0, frozenset(damaged))
             row = rows[0]
             if len(row["state"]) > _LARGE:
                 state = await asyncio.to_thread(_read, row, ruleset)
@@ -113,17 +120,7 @@ class Snapshots:
 
     async def write(self, world_id: str, ruleset: Ruleset, *taken: Taken) -> None:
         """Keep snapshots of different seqs, and thin out older ones. Raises StoreUnavailableError."""
-        await self._reader.fetch(
-            statements.WRITE_SNAPSHOTS,
-            world_id,
-            ruleset.name,
-            ruleset.version,
-            [each.global_seq for each in taken],
-            [each.checksum for each in taken],
-            [bytes.fromhex(each.digest) for each in taken],
-            [each.text.decode() for each in taken],
-            [len(each.text) for each in taken],
-        )
+        await self._reader.fetch(statements.WRITE_SNAPSHOTS, *columns(world_id, ruleset, *taken))
         while await self._reader.fetch(statements.THIN_SNAPSHOTS, world_id, self.most):
             pass  # if several have come at once, once is not enough
 
@@ -170,6 +167,20 @@ class Gathering:
         taken, self._taken = self._taken, []
         if taken:
             await quietly(self._snapshots.write(self._world_id, self._ruleset, *taken), self._world_id)
+
+
+def columns(world_id: str, ruleset: Ruleset, *taken: Taken) -> tuple[Any, ...]:
+    """Return the parameters of `statements.WRITE_SNAPSHOTS` for snapshots of a world."""
+    return (
+        world_id,
+        ruleset.name,
+        ruleset.version,
+        [each.global_seq for each in taken],
+        [each.checksum for each in taken],
+        [bytes.fromhex(each.digest) for each in taken],
+        [each.text.decode() for each in taken],
+        [len(each.text) for each in taken],
+    )
 
 
 def take(fold: Fold, checksum: bytes) -> Taken:

@@ -119,6 +119,17 @@ from unnest($2::text[], $3::text[]) as r (source_id, req_id)
 join requests q on q.world_id = $1 and q.source_id = r.source_id and q.req_id = r.req_id
 """
 
+#: The effect that a fork goes on from: $1 world_id and $2 global_seq of the parent. No row: no such world.
+FORK_POINT = """
+select w.world_uuid, e.checksum, e.sim_time, (e.effect ->> 'wall_time')::float8 as wall_time from worlds w
+left join effects e on e.world_id = w.world_id and e.global_seq = $2 where w.world_id = $1
+"""
+
+CHECKSUM_AT = """
+select w.world_uuid, e.checksum, e.sim_time from worlds w
+left join effects e on e.world_id = w.world_id and e.global_seq = $2 where w.world_id = $1
+"""
+
 CHECKSUM_AT = "select checksum from effects where world_id = $1 and global_seq = $2"
 
 EFFECT_COLUMNS = ("world_id", "global_seq", "effect", "checksum", "kind", "source_id", "sim_time")
@@ -258,10 +269,10 @@ OPEN_FIRST_TICK = "insert into open_ticks values ($1, $2, $3, $4, $5) on conflic
 #: $1 world_id, $2 tick, $3 after_seq, $4 sim_time, $5 source_id.
 OPEN_NEXT_TICK = "update open_ticks set tick = $2, after_seq = $3, sim_time = $4, source_id = $5 where world_id = $1"
 
-#: The newest effect of a kind ($2) that closed a tick; its number is text.
+#: The newest effect of a kind ($2) up to a seq ($3) that closed a tick; its number is text.
 LAST_TICK = """
 select global_seq, effect -> 'payload' ->> 'tick' as tick, sim_time, source_id from effects
-where world_id = $1 and kind = $2 and effect -> 'payload' ->> 'tick' is not null
+where world_id = $1 and kind = $2 and global_seq <= $3 and effect -> 'payload' ->> 'tick' is not null
 order by world_id desc, kind desc, global_seq desc limit 1
 """
 
@@ -413,7 +424,8 @@ select world_id from (
 #: service.
 WORLD_RULES = """
 select w.ruleset, e.effect -> 'payload' ->> 'snapshot_every' as snapshot_every,
-       e.effect -> 'payload' ->> 'orchestrator' as orchestrator, e.effect -> 'payload' ->> 'order' as "order"
+       e.effect -> 'payload' ->> 'orchestrator' as orchestrator, e.effect -> 'payload' ->> 'order' as "order",
+       e.effect -> 'payload' ->> 'fork_of' as fork_of
 from worlds w left join effects e on e.world_id = w.world_id and e.global_seq = 1
 where w.world_id = $1
 """

@@ -11,14 +11,16 @@ import orjson
 
 from worldledger.errors import MomentNotFoundError
 from worldledger.folding import Fold
-from worldledger.genesis import Order
+from worldledger.genesis import ForkPoint, Order
 from worldledger.lru import Lru
+from worldledger.moments import HEAD, STEP, Moment
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.world import WorldState
 from worldledger_service.store import statements
 from worldledger_service.store.advancing import NEVER, Forward, Keep, Progress, advance
+from worldledger_service.store.lineage import check_parent, read_fork_point
 from worldledger_service.store.live import LiveStates
-from worldledger_service.store.moments import Units
+from worldledger_service.store.moments import UnitAt, Units
 from worldledger_service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
 
 if TYPE_CHECKING:
@@ -55,13 +57,14 @@ class Rules(NamedTuple):
     """How a world is folded and served: its ruleset, and after how many effects a snapshot is due.
 
     ``orchestrator`` is the configuration for its agents in its genesis (a JSON value), if there is one, and ``order``
-    says when their intents become effects (`worldledger.genesis.NewWorld`).
+    says when their intents become effects (`worldledger.genesis.NewWorld`). ``fork_of`` is where a fork begins.
     """
 
     ruleset: Ruleset
     every: int
     orchestrator: Any = None
     order: Order = "arrival"
+    fork_of: ForkPoint | None = None
 
 
 class States:
@@ -74,7 +77,7 @@ class States:
         self._rules: Lru[str, Rules] = Lru(_REMEMBERED)
         #: the imported worlds whose snapshots are being taken; set if that is over, or waits for something
         self._imported: dict[str, asyncio.Event] = {}
-        self.snapshots = Snapshots(reader, most=settings.snapshots_kept)
+        self.snapshots = Snapshots(reader, self.beginning, most=settings.snapshots_kept)
         self.units = Units(reader)
         self._live = LiveStates(settings.live_states, settings.live_state_bytes)
 
@@ -125,6 +128,93 @@ class States:
             **{what: sim_time if by_sim_time else wall_time},
         )
 
+    async def place_at(self, world: WorldRecord, moment: Moment) -> tuple[WorldRecord, int]:
+        """Return the place of a moment in a world's history: in its own log, or in an ancestor's up to the fork point.
+
+        The record of an ancestor has the fork point as its head. Raises MomentNotFoundError as `seq_at` does, for the
+        world itself if no ancestor has the moment either, and for a parent that a world does not have.
+        """
+        for _ in range(moment.parents):
+            older = await self.parent(world)
+            if older is None:
+                raise MomentNotFoundError(
+                    f"world {world.world_id!r} is no fork: it has no parent", world_id=world.world_id
+                )
+            world = older
+        moment = moment._replace(parents=0)
+        if moment == HEAD or moment.seq is not None:
+            return world, await self.seq_at(world, seq=moment.seq)
+        if moment.unit is not None:
+            return await self._unit_in_history(world, *moment.unit)
+        line = world
+        while True:
+            try:
+                return line, await self.seq_at(line, sim_time=moment.sim_time, wall_time=moment.wall_time)
+            except MomentNotFoundError:
+                older = await self.parent(line)
+                if older is None:
+                    raise
+                line = older
+
+    async def _unit_in_history(self, world: WorldRecord, name: str, number: int) -> tuple[WorldRecord, int]:
+        """Return the place where a unit ends. One that is under way at a fork point ends in the fork."""
+        record, at = await self.unit_in_history(world, name, number)
+        return record, at.last_seq
+
+    async def unit_in_history(self, world: WorldRecord, name: str, number: int) -> tuple[WorldRecord, UnitAt]:
+        """Return the place of a unit in a world's history; in the record in which it ends. Raises as `place_at`."""
+        line = await self.line(world)
+        before = 0
+        if name == STEP and STEP not in load_ruleset(world.ruleset).units:
+            counts = [await self.units.steps(record) for record in line[:-1]]
+            before = sum(counts)
+            for record, count in zip(line, counts, strict=False):
+                if number <= count:
+                    return record, await self.units.at(record, name, number)
+                number -= count
+            try:
+                return world, await self.units.at(world, name, number)
+            except MomentNotFoundError:
+                raise self.units.no_step(world, number + before, before + await self.units.steps(world)) from None
+        for index in range(len(line) - 1, -1, -1):
+            try:
+                found = await self.units.at(line[index], name, number)
+            except MomentNotFoundError:
+                if index == 0:
+                    raise
+                continue
+            record = line[index]
+            for younger in line[index + 1 :]:  # it goes on in the fork
+                if found.last_seq < record.head_seq:
+                    break
+                record, found = younger, UnitAt(1, await self.units.first_end(younger, name))
+            return record, found
+        raise AssertionError  # the oldest record returns or raises
+
+    async def parent(self, world: WorldRecord) -> WorldRecord | None:
+        """Return a fork's parent, with the fork point as its head; None for a world that is no fork.
+
+        Raises ParentMissingError if it is not here, TamperedError if it was rewritten since.
+        """
+        fork_of = (await self.rules(world.world_id)).fork_of
+        if fork_of is None:
+            return None
+        wall_time = await check_parent(self._reader, world.world_id, fork_of)
+        record = await self._world(fork_of.world_id)
+        return record.model_copy(
+            update={"head_seq": fork_of.global_seq, "head_checksum": fork_of.checksum, **wall_time}
+        )
+
+    async def line(self, world: WorldRecord) -> list[WorldRecord]:
+        """Return a world after its ancestors, the oldest first, each with the next one's fork point as its head.
+
+        Raises as `parent`.
+        """
+        line = [world]
+        while (older := await self.parent(line[0])) is not None:
+            line.insert(0, older)
+        return line
+
     # -- states --------------------------------------------------------------------------------------------
 
     async def state_at(self, world_id: str, seq: int, progress: Progress | None = None) -> StateAt:
@@ -149,8 +239,22 @@ class States:
         TamperedError, UnknownRulesetError or StoreUnavailableError.
         """
         if global_seq == 0:
-            return Fold(world_id, (await self.rules(world_id)).ruleset)
+            return await self.beginning(world_id, (await self.rules(world_id)).ruleset)
         return (await self._reach(world_id, global_seq)).fold
+
+    async def beginning(self, world_id: str, ruleset: Ruleset, reader: Reader | None = None) -> Fold:
+        """Return an independent fold before a world's first effect: that of a fork has its parent's state.
+
+        Raises ParentMissingError if the parent is not here, TamperedError if it was rewritten since, and what `fold_at`
+        raises.
+        """
+        fork_of = (await self.rules(world_id)).fork_of
+        if fork_of is None:
+            return Fold(world_id, ruleset)
+        reader = reader or self._reader
+        await check_parent(reader, world_id, fork_of)
+        base = await self.snapshots.before(fork_of.world_id, fork_of.global_seq, ruleset, reader)
+        return Fold(world_id, ruleset, (await advance(reader, base, fork_of.global_seq)).fold.state)
 
     async def base_at(self, world_id: str, global_seq: int) -> Base:
         """Return an independent fold at a seq and the chain's checksum there, to continue from. Raises as `fold_at`."""
@@ -186,9 +290,10 @@ class States:
         asked = row["snapshot_every"] or ""
         every = int(asked) if asked.isdecimal() and 0 < len(asked) < 10 else self._every
         orchestrator = None if row["orchestrator"] is None else orjson.loads(row["orchestrator"])
-        found = self._rules[world_id] = Rules(
-            load_ruleset(row["ruleset"]), max(every, 2), orchestrator, "tick" if row["order"] == "tick" else "arrival"
-        )
+        order: Order = "tick" if row["order"] == "tick" else "arrival"
+        fork_of = read_fork_point(world_id, row["fork_of"])
+        found = Rules(load_ruleset(row["ruleset"]), max(every, 2), orchestrator, order, fork_of)
+        self._rules[world_id] = found
         return found
 
     # -- snapshots -----------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from worldledger.errors import (
 )
 from worldledger.genesis import NewWorld, check_world_name, genesis_draft
 from worldledger.lru import Lru
+from worldledger.moments import HEAD, Moment
 from worldledger.names import namesakes, taken
 from worldledger.near import meant, near
 from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
@@ -50,6 +51,7 @@ from worldledger_service.store.committer import Committer, WorldQueue
 from worldledger_service.store.cursors import AgentCursors
 from worldledger_service.store.echoes import Echoes
 from worldledger_service.store.event_log import EventLog
+from worldledger_service.store.forking import NewFork, TakenMeanwhileError, make_fork
 from worldledger_service.store.holding import Holding
 from worldledger_service.store.identity import Uuids
 from worldledger_service.store.import_snapshots import ImportSnapshots
@@ -61,6 +63,7 @@ from worldledger_service.store.snapshots import SnapshotRecord
 from worldledger_service.store.snapshotter import Snapshotter
 from worldledger_service.store.states import States
 from worldledger_service.store.transfer import import_export
+from worldledger_service.store.verification import verify_world
 
 if TYPE_CHECKING:
     from worldledger.exports import CheckedExport
@@ -252,6 +255,52 @@ class Store:
                     await writer.write(drafts, progress)
         self.imported(world.world_id, writer.head.seq, every=world.snapshot_every, snapshots=snapshots)
         return await self.world(world.world_id)
+
+    async def fork(
+        self,
+        world_id: str,
+        moment: Moment = HEAD,
+        fork: NewFork | None = None,
+        *,
+        verify: bool = False,
+        progress: Progress | None = None,
+    ) -> tuple[WorldRecord, bool]:
+        """Make a world that goes on from another one's state at a moment; tell whether it was made now.
+
+        A moment of an ancestor's makes a fork of that ancestor. The same request again finds the same fork. The head of
+        the parent and the effect at the fork point are verified; with ``verify`` all of it and of its ancestors. Raises
+        what `States.place_at` and `worldledger_service.store.forking.make_fork` raise.
+        """
+        fork = fork or NewFork()
+        parent, seq = await self.states.place_at(await self.world(world_id), moment)
+        parent = await self.world(parent.world_id)
+        holds = not verify or await self._verify_line(parent, progress, anyway=fork.anyway)
+        made = None
+        while made is None:
+            with suppress(TakenMeanwhileError):
+                made = await make_fork(
+                    parent,
+                    seq,
+                    fork,
+                    is_verified=holds,
+                    reader=self.reader,
+                    states=self.states,
+                    connect=self._bulk_transaction,
+                    new_sealer=self._sealer,
+                    clock=self._clock,
+                    new_uuid=self._new_uuid,
+                )
+        return await self.world(made.world_id), made.is_new
+
+    async def _verify_line(self, world: WorldRecord, progress: Progress | None, *, anyway: bool) -> bool:
+        """Verify a world after its ancestors; return whether they hold. Raises TamperedError unless ``anyway``."""
+        for record in await self.states.line(world):
+            verdict = await verify_world(self.reader, record.world_id, noted=[record.head.position], progress=progress)
+            if verdict.finding is not None:
+                if not anyway:
+                    raise verdict.finding.error()
+                return False
+        return True
 
     async def time_authority(self, world_id: str, seq: int = MAX_INT) -> TimeAuthority:
         """Return a world's time authority after ``seq`` (by default the last effect), and whether it is silent."""
@@ -506,11 +555,13 @@ class Store:
     def _may_pass(self, error: Exception) -> bool:
         return is_worth_retrying(error) and not self._pool.is_closing()
 
-    def _sealer(self, world_id: str, authority: TimeAuthority, ruleset: Ruleset) -> Sealer:
+    def _sealer(
+        self, world_id: str, authority: TimeAuthority, ruleset: Ruleset, clock: Callable[[], float] | None = None
+    ) -> Sealer:
         return Sealer(
             world_id,
             authority,
-            clock=self._clock,
+            clock=clock or self._clock,
             new_uuid=self._new_uuid,
             max_effect_bytes=self._settings.max_effect_bytes,
             ruleset=ruleset,

@@ -6,7 +6,9 @@
 
 from typing import Any
 
+from worldledger.effects import EffectDraft, own_draft
 from worldledger.rulesets.base import Knowing, Ruleset
+from worldledger.rulesets.reading import change_of
 from worldledger.world import WorldState
 from worldledger_sandbox.rules.checks import CHECKS, HANDLERS, STATEFUL, as_shown
 
@@ -25,6 +27,11 @@ class Sandbox(Ruleset):
     ) -> dict[str, Any]:
         """Leave out an EntityUpdated's statements about hidden fields, and entities that may or may not exist."""
         return as_shown(kind, payload, shown, knowing)
+
+    def change(self, path: str, value: Any, state: WorldState) -> EffectDraft:
+        """Return the EntityUpdated that sets a value of an entity."""
+        entity_id, patch = change_of(path, value, state)
+        return own_draft("EntityUpdated", {"entity_id": entity_id, "patch": patch})
 
 
 RULESET = Sandbox()

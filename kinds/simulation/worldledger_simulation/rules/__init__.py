@@ -17,11 +17,12 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from worldledger.effects import EffectDraft
+from worldledger.effects import EffectDraft, own_draft
 from worldledger.errors import InvalidConfigError
 from worldledger.moments import Unit
 from worldledger.observation import ObservationPolicy
 from worldledger.rulesets.base import Knowing, Ruleset
+from worldledger.rulesets.reading import change_of
 from worldledger.world import WorldState
 from worldledger_simulation.rules import checks, handlers
 from worldledger_simulation.rules.checkpoint import Checkpoint, SimulationState
@@ -29,7 +30,17 @@ from worldledger_simulation.rules.checks import CHECKS
 from worldledger_simulation.rules.config import SimulationConfig, load_config, new_config
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 from worldledger_simulation.rules.opening import opening_effects, policy_for
-from worldledger_simulation.rules.words import PLACE, SIMULATION_STARTED, TURN, TURN_ENDED, TURN_STARTED, UNOBSERVED
+from worldledger_simulation.rules.words import (
+    AGENT_STATE_CHANGED,
+    GLOBAL,
+    GLOBAL_STATE_CHANGED,
+    PLACE,
+    SIMULATION_STARTED,
+    TURN,
+    TURN_ENDED,
+    TURN_STARTED,
+    UNOBSERVED,
+)
 
 __all__ = [
     "RULESET",
@@ -78,6 +89,13 @@ class Simulation(Ruleset):
         except InvalidConfigError as error:
             error.details.setdefault("path", "$.checkpoint")
             raise
+
+    def change(self, path: str, value: Any, state: WorldState) -> EffectDraft:
+        """Return the effect that sets a variable: of an agent, or of the simulation (``global/…``)."""
+        entity_id, patch = change_of(path, value, state)
+        if entity_id == GLOBAL:
+            return own_draft(GLOBAL_STATE_CHANGED, {"patch": patch})
+        return own_draft(AGENT_STATE_CHANGED, {"agent_id": entity_id, "patch": patch})
 
     def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
         """Return the agent's row of the observability matrix as its policy."""

@@ -202,11 +202,11 @@ async def get_policy(
     moment = one_moment(at, at_seq=at_seq, at_sim_time=at_sim_time, at_wall_time=at_wall_time)
     found = services(request)
     record = await _social_world(request, world)
-    seq = await found.store.states.seq_at(record, **moment._asdict())
+    record, seq = await found.store.states.place_at(record, moment)
     unchanged = await unchanged_of(request, found, record, seq)
     if unchanged is not None:
         return unchanged
-    state = await found.store.states.state_at(world, seq)
+    state = await found.store.states.state_at(record.world_id, seq)
     return Response(await asyncio.to_thread(to_json, _policy(state)), 200, headers_of(state), "application/json")
 
 
