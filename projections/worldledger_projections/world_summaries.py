@@ -14,7 +14,8 @@ import orjson
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
-from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection
+from worldledger.lineage import fork_point
+from worldledger_projections.base import ANALYTICS, Changes, Column, Projection, Row, View, WorldProjection
 from worldledger_projections.moments import moment
 
 #: So many kinds of effects are told apart in a world's row, so that the row stays small.
@@ -39,6 +40,9 @@ class _Summary:
     last_sim_time: float
     last_seq: int
     last_kind: str
+    parent: str | None
+    parent_seq: int | None
+    depth: int
 
 
 _row_of: Final[Callable[[_Summary], Row]] = attrgetter(*(field.name for field in fields(_Summary)))
@@ -70,6 +74,7 @@ class _World(WorldProjection):
         if effect["kind"] != GENESIS_KIND:
             raise ValueError(f"the world's first effect is {effect['kind']}, not {GENESIS_KIND}")
         genesis = effect["payload"]
+        origin = fork_point(genesis)
         now = moment(effect["wall_time"])
         return _Summary(
             world_id=self._world_id,
@@ -86,6 +91,9 @@ class _World(WorldProjection):
             last_sim_time=effect["sim_time"],
             last_seq=0,
             last_kind=GENESIS_KIND,
+            parent=None if origin is None else origin.world_id,
+            parent_seq=None if origin is None else origin.global_seq,
+            depth=0 if origin is None else origin.depth,
         )
 
     def take_changes(self) -> Changes:
@@ -101,11 +109,36 @@ class _World(WorldProjection):
         return Changes(upserts=[_row_of(row)])
 
 
+#: Which effects of which worlds are the history of a world.
+_LINEAGE: Final = View(
+    "lineage",
+    """
+    with recursive line as (
+        select world_id, world_id as ancestor, null::bigint as until_seq, parent, parent_seq, 0 as generation
+        from world_summaries
+        union all
+        select l.world_id, s.world_id, l.parent_seq, s.parent, s.parent_seq, l.generation + 1
+        from line l join world_summaries s on s.world_id = l.parent)
+    select world_id, ancestor, until_seq, generation from line
+    """,
+    "The history of each world: its own effects, and those of its ancestors up to the fork points.",
+    schema=ANALYTICS,
+    columns=MappingProxyType(
+        {
+            "world_id": "The name of the world.",
+            "ancestor": "A world whose effects are its history: itself, its parent, its parent's parent …",
+            "until_seq": "The last effect of the ancestor that is; null for the world itself: all of them.",
+            "generation": "0 for the world itself, 1 for its parent, and so on.",
+        }
+    ),
+)
+
+
 class WorldSummaries(Projection):
     """One row for each world, of any ruleset, with what its genesis says and how far it has come."""
 
     name = "world_summaries"
-    version = 1
+    version = 2
     comment = "What each world is and how far it has come."
     columns = (
         Column("world_id", "text", "The name of the world."),
@@ -126,9 +159,13 @@ class WorldSummaries(Projection):
         Column("last_sim_time", "double precision", "The sim_time of the last effect, in seconds."),
         Column("last_seq", "bigint", "The global_seq of the last effect."),
         Column("last_kind", "text", "The kind of the last effect."),
+        Column("parent", "text", "The world that it is a fork of, null if it is none.", nullable=True),
+        Column("parent_seq", "bigint", "The last effect of the parent that is its history, too.", nullable=True),
+        Column("depth", "integer", "How many ancestors it has: 0 for a world that is no fork."),
     )
     key = ("world_id",)
-    indexes = (("experiment", "world_id"),)
+    indexes = (("experiment", "world_id"), ("parent", "world_id"))
+    views = (_LINEAGE,)
     published = MappingProxyType({"first_sim_time": "first_sim_time_s", "last_sim_time": "last_sim_time_s"})
     needs_rows = True
 
