@@ -194,13 +194,14 @@ class NewWorld(UnforkedWorld):
         except InvalidEffectError as error:
             raise InvalidConfigError(f"{error.path}: {error.reason}", path=error.path) from None
         if self.parent is not None:
-            _check_origin(self.parent, "$.parent")
+            check_origin(self.parent, "$.parent")
         if self.fork_of is not None:
-            _check_origin(self.fork_of, "$.fork_of")
+            check_origin(self.fork_of, "$.fork_of")
         return self
 
 
-def _check_origin(parent: Parent | ForkPoint, path: str) -> None:
+def check_origin(parent: Parent | ForkPoint, path: str) -> None:
+    """Raise InvalidConfigError unless name, uuid and checksum have the shape that those of a world have."""
     for name, value, rule, what in (
         ("world_id", parent.world_id, _NAME, f"a world's name: {NAME_RULE}"),
         ("world_uuid", parent.world_uuid, _UUID, "32 lower-case hex digits"),

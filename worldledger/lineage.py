@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from worldledger.effects import Effect
-from worldledger.genesis import FORK_OF, TIME_ZERO, ForkPoint, is_time
+from worldledger.errors import InvalidConfigError
+from worldledger.genesis import FORK_OF, TIME_ZERO, ForkPoint, check_origin, is_time
 from worldledger.time_authority import WALL, Silence
 from worldledger.world import WorldState
 
@@ -27,9 +28,13 @@ def fork_point(payload: Mapping[str, Any]) -> ForkPoint | None:
     if said is None:
         return None
     try:
-        return ForkPoint.model_validate(said)
+        point = ForkPoint.model_validate(said)
+        check_origin(point, f"$.payload.{FORK_OF}")
     except ValidationError as error:
         raise ValueError(f"$.payload.{FORK_OF}: {error.errors(include_url=False)[0]['msg']}") from None
+    except InvalidConfigError as error:
+        raise ValueError(error.message) from None
+    return point
 
 
 def go_on(state: WorldState, genesis: Effect, point: ForkPoint) -> None:

@@ -1,0 +1,144 @@
+"""Forks fold on from the state of their parent, whatever has happened in it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, cast
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worldledger_sandbox.rules import RULESET
+
+from tests.rules.chains import make_effect
+from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, registered
+from tests.rulesets.sandboxes import Said, effects_of
+from worldledger.canonical import PROFILE
+from worldledger.effects import Effect
+from worldledger.errors import FoldError, InvalidConfigError
+from worldledger.folding import Fold
+from worldledger.genesis import GENESIS_KIND, recorded_world
+from worldledger.lineage import fork_point
+from worldledger.observation import ObservationPolicy, PolicyConfig
+from worldledger.time_authority import TimeAuthority
+from worldledger.views import Views
+from worldledger.world import WorldState
+
+_BEGINNING = st.lists(st.builds(registered, AGENTS, POLICIES), max_size=4)
+
+
+def _genesis(seq: int, **more: Any) -> Effect:
+    """Make the genesis of a fork of w at a seq."""
+    fork_of = {"world_uuid": "0" * 32, "world_id": "w", "global_seq": seq, "checksum": "0" * 64, **more}
+    payload = {"config": {}, "fork_of": fork_of}
+    return cast(Effect, make_effect("f", 1, kind=GENESIS_KIND, payload=payload, source_id="worldledger"))
+
+
+def _forked(parent: Fold) -> Fold:
+    fold = Fold("f", RULESET, parent.state.copy_deep())
+    fold.apply(_genesis(parent.seq))
+    return fold
+
+
+def _shared(state: WorldState) -> dict[str, Any]:
+    """Return a state without what is counted in its world's own seqs."""
+    value: dict[str, Any] = orjson.loads(state.text())
+    metadata = value["metadata"]
+    for name in ("last_effect_seq", "last_effect_kind", "last_effect_time"):
+        del metadata[name]
+    for known in metadata["agents"].values():
+        del known["registered_seq"]
+    return value
+
+
+@settings(max_examples=60, deadline=None)
+@given(_BEGINNING, HAPPENINGS, HAPPENINGS)
+def test_a_fork_is_its_parent_and_goes_on_as_it_would(
+    beginning: list[Said], before: list[Said], after: list[Said]
+) -> None:
+    """Whatever happened, a fork has the parent's state and its agents' views; what follows changes both alike."""
+    parent = Fold("w", RULESET)
+    for effect in effects_of([("WorldCreated", {"config": {}}, "worldledger"), *beginning, *before]):
+        parent.apply(effect)
+    fork = _forked(parent)
+    assert _shared(fork.state) == _shared(parent.state)
+    assert {known["registered_seq"] for known in fork.state.metadata["agents"].values()} <= {1}
+    for effect in effects_of(after, parent.seq + 1):
+        parent.apply(copy.deepcopy(effect))
+        fork.apply({**effect, "global_seq": fork.seq + 1, "world_id": "f"})
+    assert _shared(fork.state) == _shared(parent.state)
+    theirs, own = Views(parent), Views(fork)
+    for name in fork.state.metadata["agents"]:
+        seen, wanted = own.attach(name), theirs.attach(name)
+        assert seen.visible_entities == wanted.visible_entities
+        assert seen.visible_relationships == wanted.visible_relationships
+
+
+def test_an_agent_of_a_fork_remembers_what_it_saw_in_the_parent() -> None:
+    """What a policy lets an agent remember is taken over from the views of the parent."""
+    created, removed = {"entity_id": "bob", "entity_data": {"hp": 3}}, {"entity_id": "bob"}
+    policy = ObservationPolicy(PolicyConfig(remove_operations=False))
+    parent = Fold("w", RULESET)
+    views = Views(parent)
+    first, *rest = effects_of([registered("ann", policy), ("EntityCreated", created), ("EntityRemoved", removed)])
+    views.apply(first)
+    views.attach("ann")
+    for effect in rest:
+        views.apply(effect)
+    fork = Views(_forked(parent))
+    assert fork.attach("ann").visible_entities == {}
+    assert fork.inherit("ann", views).visible_entities == {"bob": {"hp": 3}}
+
+
+def test_without_the_parents_state_there_is_none() -> None:
+    """The genesis of a fork is folded onto the parent's state at the fork point only."""
+    for fold in (Fold("f", RULESET), Fold("f", RULESET, Fold("w", RULESET).state)):
+        with pytest.raises(FoldError, match="state of world w at seq 7, which is not here"):
+            fold.apply(_genesis(7))
+
+
+def test_a_silent_authority_stays_silent() -> None:
+    """The offset and the silence of the parent's time authority are the fork's, counted in its own seqs."""
+    payload: dict[str, Any] = {"time_authority": "unity", "fork_of": {"time_offset": 2.5, "silence": "no_tick"}}
+    authority = TimeAuthority.of_genesis(payload)
+    assert (authority.name, authority.offset, authority.since_seq) == ("unity", 2.5, 1)
+    assert authority.silence is not None
+    assert (authority.silence.reason, authority.silence.global_seq) == ("no_tick", 1)
+    parent = Fold("w", RULESET)
+    silent = {"authority": "unity", "last_tick_seq": 1, "reason": "no_tick"}
+    for effect in effects_of([("WorldTimeSet", {}), ("WorldTimeAuthoritySilent", silent)]):
+        parent.apply(effect)
+    told = _forked(parent).state.metadata["time_authority_silent"]
+    assert told == {"authority": "unity", "last_tick_seq": None, "reason": "no_tick", "global_seq": 1}
+
+
+_RIGHT: dict[str, Any] = {"world_uuid": "0" * 32, "world_id": "w", "global_seq": 7, "checksum": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        7,
+        {},
+        *(_RIGHT | wrong for wrong in ({"global_seq": 0}, {"depth": 101}, {"depth": 0}, {"bogus": 1}, {"changes": []})),
+        *(_RIGHT | wrong for wrong in ({"checksum": "x"}, {"world_id": ""}, {"world_uuid": "w"})),
+    ],
+    ids=str,
+)
+def test_a_genesis_that_does_not_say_where_it_begins(said: Any) -> None:
+    """What is no fork point is refused, wherever a log is read that has it."""
+    payload = {
+        "world_uuid": "1" * 32,
+        "ruleset": "sandbox",
+        "ruleset_version": 1,
+        "config": {},
+        "experiment": None,
+        "canonical_profile": PROFILE,
+        "time_authority": "wall",
+    }
+    assert recorded_world("f", payload | {"fork_of": _RIGHT}).fork_of == fork_point({"fork_of": _RIGHT})
+    with pytest.raises(InvalidConfigError, match="fork_of"):
+        recorded_world("f", payload | {"fork_of": said})
+    with pytest.raises(ValueError, match="fork_of"):
+        fork_point({"fork_of": said})
