@@ -116,13 +116,24 @@ def test_a_silent_authority_stays_silent() -> None:
 _RIGHT: dict[str, Any] = {"world_uuid": "0" * 32, "world_id": "w", "global_seq": 7, "checksum": "0" * 64}
 
 
+_WRONG: list[tuple[str, Any]] = [
+    ("global_seq", 0),
+    ("depth", 101),
+    ("depth", 0),
+    ("bogus", 1),
+    ("changes", []),
+    ("checksum", "x"),
+    ("world_id", ""),
+    ("world_uuid", "w"),
+]
+
+
 @pytest.mark.parametrize(
     "said",
     [
         7,
         {},
-        *(_RIGHT | wrong for wrong in ({"global_seq": 0}, {"depth": 101}, {"depth": 0}, {"bogus": 1}, {"changes": []})),
-        *(_RIGHT | wrong for wrong in ({"checksum": "x"}, {"world_id": ""}, {"world_uuid": "w"})),
+        *(_RIGHT | {name: value} for name, value in _WRONG),
     ],
     ids=str,
 )
