@@ -32,6 +32,9 @@ def test_a_world_has_a_row_from_its_genesis_on() -> None:
         "first_sim_time": 1.0,
         "last_sim_time": 1.0,
         "last_seq": 1,
+        "parent": None,
+        "parent_seq": None,
+        "depth": 0,
         "last_kind": "WorldCreated",
     }
 
