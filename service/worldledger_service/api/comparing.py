@@ -290,7 +290,7 @@ async def _place(found: Services, name: str, text: str) -> Place:
     except UnreadableMomentError as error:
         raise InvalidParameterError(name, str(error)) from None
     record = await found.store.world(world)
-    return Place(record, await found.store.states.seq_at(record, **(moment or HEAD)._asdict()))
+    return Place(*await found.store.states.place_at(record, moment or HEAD))
 
 
 def _answer(found: dict[str, Any]) -> Response:
