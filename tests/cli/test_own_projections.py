@@ -99,14 +99,15 @@ def test_an_effect_that_it_cannot_digest(on: Cli, folder: Path, database_url: st
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("order", ["retry", "verify", "rebuild", "pause", "resume"])
-def test_a_command_without_it_says_how_it_is_named(on: Cli, order: str) -> None:
+def test_a_command_without_it_says_how_it_is_named(on: Cli, subtests: pytest.Subtests) -> None:
     """An order for what is in the database alone names --projection and its variable; a slip lists what there is."""
     assert on("project", "--once", *OWN).code == 0
     what = "the projection 'words' is in the database, but not in this program; one of your own is named by "
     what += "--projection MODULE:CLASS or WORLDLEDGER_OWN_PROJECTIONS"
-    assert on("projections", order, "words") == (2, "", f"worldledger: {what}\n")
-    assert "there is no projection 'word'; there are agent_stats" in on("projections", order, "word").err
+    for order in ("retry", "verify", "rebuild", "pause", "resume"):
+        with subtests.test(order=order):
+            assert on("projections", order, "words") == (2, "", f"worldledger: {what}\n")
+            assert "there is no projection 'word'; there are agent_stats" in on("projections", order, "word").err
 
 
 def test_its_parked_worlds_are_listed_without_it(on: Cli, folder: Path, database_url: str) -> None:
