@@ -45,10 +45,19 @@ def port() -> int:
     return _free_port()
 
 
+def test_the_command_and_the_check_are_those_of_the_service() -> None:
+    """CMD serves to everybody; HEALTHCHECK runs a program of Python that asks the port of EXPOSE whether it lives."""
+    assert json.loads(_last("CMD")) == ["worldledger", "serve", "--host", "0.0.0.0"]
+    python, option, program = json.loads(_last("HEALTHCHECK").partition("CMD ")[2])
+    assert (python, option) == ("python", "-c")
+    compile(program, "HEALTHCHECK", "exec")
+    assert f"http://127.0.0.1:{_last('EXPOSE')}/livez" in program
+
+
+@pytest.mark.packaging
 def test_the_command_serves_and_ends_at_sigterm(database_url: str, port: int, tmp_path: Path) -> None:
     """CMD, with only the port changed, serves a migrated database, passes HEALTHCHECK, and SIGTERM ends it well."""
     command = json.loads(_last("CMD"))
-    assert command == ["worldledger", "serve", "--host", "0.0.0.0"]
     env = environment(WORLDLEDGER_DATABASE_URL=database_url, WORLDLEDGER_PORT=str(port), HOME=str(tmp_path))
     log = tmp_path / "log"
     with log.open("wb") as output:

@@ -7,17 +7,19 @@ import asyncio
 import importlib
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import asyncpg
 import pytest
 from worldledger_service.runtime import Orchestrator
 from worldledger_service.store import Store
-from worldledger_simulation.rules import load_config
+from worldledger_simulation.rules import SimulationConfig, load_config
 
 import worldledger.client
 from tests.api.helpers import serving
@@ -35,6 +37,8 @@ MARKET = ROOT / "examples" / "market"
 #: counted what the service notes of the views, at the end of each turn.
 TURNS = 20
 WHOLE = 367
+#: Turns of a market that is played once more, for something that each of its turns shows.
+FEWER = 6
 #: On one worker, so that they look at one market.
 once = pytest.mark.xdist_group("market")
 
@@ -68,14 +72,20 @@ def played(play: Any, servers: Servers, server_kind: str) -> Iterator[Played]:
     servers.drop(server_kind, database_url)
 
 
+def _shortened(turns: int) -> SimulationConfig:
+    """Return the example's configuration with fewer turns."""
+    value = load_config(MARKET / "market.yaml").to_value()
+    return SimulationConfig.from_value({**value, "simulation": {**value["simulation"], "max_turns": turns}})
+
+
 def _wanted(**given: Any) -> argparse.Namespace:
     return argparse.Namespace(**{"world": "market", "turn": 10, "quiet": True, "url": None, **given})
 
 
-def _playing(database_url: str) -> Running:
+def _playing(database_url: str, *arguments: str, market: Path = MARKET) -> Running:
     """Play in a process of its own."""
     env = {"WORLDLEDGER_DATABASE_URL": database_url, "PYTHONUNBUFFERED": "1"}
-    return Running("--world", "market", program=MARKET / "play.py", **env)  # type: ignore[arg-type]
+    return Running("--world", "market", *arguments, program=market / "play.py", **env)  # type: ignore[arg-type]
 
 
 async def _kinds(database_url: str, world_id: str = "market") -> dict[str, int]:
@@ -169,7 +179,7 @@ async def test_a_turn_that_was_begun_elsewhere_is_gone_on_with(
     play: Any, database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where somebody has opened a turn and let a trader act in it, the others act, and the turn is ended."""
-    config = load_config(MARKET / "market.yaml")
+    config = _shortened(FEWER)
     new = NewWorld(world_id="market", ruleset="simulation", config=config.to_value())
     async with Store.open(database_url) as store:
         await store.create_world(new)
@@ -182,18 +192,20 @@ async def test_a_turn_that_was_begun_elsewhere_is_gone_on_with(
     assert await play.here(database_url, config, _wanted()) == 0
     assert "World market is there already, in turn 1: it goes on from there." in capsys.readouterr().out
     kinds = await _kinds(database_url)
-    assert kinds["TurnEnded"] == TURNS
-    assert kinds["ReasoningRecorded"] == 5 * TURNS - 1
+    assert kinds["TurnEnded"] == FEWER
+    assert kinds["ReasoningRecorded"] == 5 * FEWER - 1
 
 
 @pytest.mark.slow
 async def test_it_plays_in_a_service_as_it_does_here(play: Any, database_url: str) -> None:
     """Against a service the same program plays the same turns over the wire."""
-    config = load_config(MARKET / "market.yaml")
+    config = _shortened(FEWER)
     async with serving(database_url) as served:
         client = play.client_of(_wanted(url=served.url))
-        assert await play.remotely(client, config, _wanted(quiet=False)) == 0
-    assert sum((await _kinds(database_url)).values()) == WHOLE
+        assert await play.remotely(client, config, _wanted(quiet=False, turn=FEWER)) == 0
+    kinds = await _kinds(database_url)
+    assert kinds["TurnStarted"] == kinds["TurnEnded"] == FEWER
+    assert sum(kinds.values()) == WHOLE - 18 * (TURNS - FEWER)
 
 
 @pytest.mark.slow
@@ -215,16 +227,24 @@ async def test_it_may_be_killed_at_any_moment(database_url: str) -> None:
 
 
 @pytest.mark.slow
-async def test_two_may_play_at_once(database_url: str) -> None:
+async def test_two_may_play_at_once(database_url: str, tmp_path: Path) -> None:
     """Two processes that play one world at the same time help each other, and every turn is played once."""
-    with _playing(database_url) as one, _playing(database_url) as other:
+    market = shutil.copytree(MARKET, tmp_path / "market")
+    text = (market / "market.yaml").read_text()
+    assert "max_turns: 20" in text
+    (market / "market.yaml").write_text(text.replace("max_turns: 20", f"max_turns: {FEWER}"))
+    of_last = ("--turn", str(FEWER))
+    with (
+        _playing(database_url, *of_last, market=market) as one,
+        _playing(database_url, *of_last, market=market) as other,
+    ):
         for process in (one, other):
             done = process.end()
             assert done.code == 0, done.err
     kinds = await _kinds(database_url)
-    assert kinds["TurnStarted"] == kinds["TurnEnded"] == TURNS
-    assert kinds["ReasoningRecorded"] == 5 * TURNS
-    assert kinds["AgentStateChanged"] == 10 * TURNS
+    assert kinds["TurnStarted"] == kinds["TurnEnded"] == FEWER
+    assert kinds["ReasoningRecorded"] == 5 * FEWER
+    assert kinds["AgentStateChanged"] == 10 * FEWER
 
 
 @pytest.mark.parametrize(
