@@ -76,7 +76,7 @@ _PATIENCE: Final = 2.0
 _LOOKED_THROUGH: Final = 5000
 _NAMED: Final = 100
 
-#: What a request that was accepted before may run into, though it is to be answered as it was then.
+#: Errors that a repeated request may run into though it was accepted before: it gets its first answer.
 _PASSES_FOR_KNOWN: Final = (
     StaleContextError,
     QuotaExceededError,
@@ -109,7 +109,7 @@ class Parts:
 
     @property
     def records_rejections(self) -> bool:
-        """Whether the log is told of refusals by permission, validator or ruleset."""
+        """True if refusals by permission, validator or ruleset are recorded in the log."""
         recorded = self.config.record_rejections
         return self.answering.ruleset.records_rejections if recorded is None else recorded
 
@@ -214,8 +214,8 @@ class Admission:
         parts, agent_id = self._parts, intent.agent_id
         follower = parts.follower
         attachment = await self._observing.attach(agent_id)
-        # What was acknowledged before this intent came counts when it is asked whether the intent is stale. But a
-        # database that is left alone is not waited for: the breaker refuses at once.
+        # Effects that were acknowledged before this intent came count for its staleness. But while the breaker is open
+        # the database is not waited for: the intent is refused at once.
         await follower.fold_known(_PATIENCE if self.guard.closed else 0.0)
         if intent.context_seq is not None and intent.context_seq > follower.seq:
             await self.guard.call(follower.catch_up)  # another process may have shown it to the agent
@@ -242,9 +242,9 @@ class Admission:
         return Standing(intent, checked_draft(intent), self._observing.agents[agent_id]["weight"], watch, refusal)
 
     async def _submit(self, standings: Sequence[Standing]) -> list[Accepted]:
-        """Take intents through the stages together: all become effects, or none does.
+        """Pass intents through the stages together: all become effects, or none does.
 
-        Raises what refuses the first of them that is refused; where there are several, its details name the ``index``.
+        Raises the error of the first that is refused; if there are several intents, its details name the ``index``.
         """
         intents = [standing.intent for standing in standings]
         try:
@@ -339,7 +339,7 @@ class Admission:
         """Name the effects since the intent's context that concern its agent, as far as they were shown to it."""
         agent_id, context_seq = error.intent["agent_id"], error.intent["context_seq"]
         if context_seq is None:
-            return  # nobody knows since when
+            return  # it has no context to begin at
         found: deque[dict[str, Any]] = deque(maxlen=_NAMED)
         try:
             shown = {delta["view_seq"]: delta for delta in await self._observing.shown_since(agent_id, context_seq)}
@@ -358,9 +358,9 @@ class Admission:
         ]
 
     async def _record(self, intents: Sequence[CheckedIntent], error: SimulationError) -> None:
-        """Have the log tell of a refusal; where that cannot be done, the refusal stands all the same.
+        """Record a refusal in the log; if that fails, the refusal stands all the same.
 
-        What is tried again and again, and refused for the same reason, is told once: nobody fills the log with it.
+        An attempt that is repeated and refused for the same reason is recorded once, so that it cannot fill the log.
         """
         refused, told = (intents[each.details.get("index") or 0] for each in (truth_of(error), error))
         draft = rejection_draft(refused, error, told)
@@ -417,8 +417,8 @@ def judge_by_rules(intent: CheckedIntent, state: WorldState, telling: Telling) -
 def shown_conflict(effect: Effect, delta: ObservationDelta, agent_id: str) -> dict[str, Any] | None:
     """Return what an agent was shown of an effect that concerns it; None for one that does not, as far as it knows.
 
-    That is the event, where it was shown one. What the agent saw of itself by patches alone has no source, unless that
-    is the agent.
+    That is the event, if it was shown one. Changes of the agent itself that came as patches alone have no source, unless
+    that is the agent.
     """
     for event in delta["events"]:
         if event["global_seq"] == effect["global_seq"] and mentions(cast("Effect", event), agent_id):
@@ -489,7 +489,7 @@ class IntentList:
         self._watches: dict[Any, Watch] = {}
 
     def note_effect(self, effect: Effect) -> None:
-        """Take note of an effect that is about to be seen."""
+        """Note an effect that is about to be seen."""
         if (effect["source_id"], effect["req_id"]) in self.requests:
             self.own.add(effect["global_seq"])
 
@@ -513,7 +513,7 @@ class IntentLists:
 
     @contextmanager
     def of(self, values: Sequence[Any]) -> Iterator[IntentList]:
-        """Take intents for a list until the end of the block."""
+        """Count intents as one list until the end of the block."""
         made = IntentList(values)
         self._lists.append(made)
         try:
@@ -522,12 +522,12 @@ class IntentLists:
             self._lists.remove(made)
 
     def note_effect(self, effect: Effect) -> None:
-        """Tell them of an effect that is about to be seen."""
+        """Note an effect that is about to be seen, for each list under way."""
         for each in self._lists:
             each.note_effect(effect)
 
     def same(self, agent_id: str, req_id: str, seq: int) -> bool:
-        """Tell whether an effect came out of a list in which this request is, too."""
+        """Return whether an effect came from the list that has this request, too."""
         return any(seq in each.own and (agent_id, req_id) in each.requests for each in self._lists)
 
 
@@ -537,33 +537,33 @@ class IntentLists:
 
 A = TypeVar("A")
 
-#: Whose request, and its req_id.
+#: The agent of a request, and its req_id.
 RequestKey: TypeAlias = tuple[str, str]
-#: What tells two bodies apart.
+#: Distinguishes two bodies.
 Digest: TypeAlias = str | bytes
 
 
 class _Given(NamedTuple, Generic[A]):
-    """The outcome of a request for those who joined it."""
+    """The outcome of a request for the callers that joined it."""
 
     answer: A
 
 
 class _Flight(Generic[A]):
-    """A request that is being made, and the futures of those who wait for its outcome."""
+    """A request that is being made, and the futures of the callers that wait for its outcome."""
 
     __slots__ = ("digest", "joined")
 
     def __init__(self, digest: Digest) -> None:
         self.digest: Final = digest
-        #: None as a result: whoever made it has gone away, go on in its place
+        #: None as a result: the caller that made it is gone, make it instead
         self.joined: deque[asyncio.Future[_Given[A] | Exception | None]] = deque()
 
 
 class Requests(Generic[A]):
     """The requests in flight, and the answers of the last ``limit`` that succeeded.
 
-    ``replay`` makes what is given to those who ask again, or joined, from the answer; by default it is the answer.
+    ``replay`` makes the answer of callers that repeat or join a request from the first one; by default it is the same.
     """
 
     def __init__(self, limit: int, *, replay: Callable[[A], A] = lambda answer: answer) -> None:
@@ -577,11 +577,11 @@ class Requests(Generic[A]):
 
     @property
     def in_flight(self) -> int:
-        """How many different requests are being made."""
+        """The number of different requests that are being made."""
         return len(self._flights)
 
     def making(self, key: RequestKey) -> bool:
-        """Tell whether a request is being made."""
+        """Return whether a request is being made."""
         return key in self._flights
 
     def known(self, key: RequestKey, digest: Digest | None = None) -> A | None:
@@ -602,11 +602,11 @@ class Requests(Generic[A]):
         self._answers[key] = (digest, answer)
 
     async def join(self, key: RequestKey, digest: Digest, make: Callable[[], Awaitable[A]]) -> A:
-        """Return the answer of this request: the one remembered, that of the same request in flight, or ``make``'s.
+        """Return the answer of this request: the remembered one, that of the same request in flight, or ``make``'s.
 
-        Whoever asks first makes the request, in its own task; those who ask meanwhile get the same outcome, also if it
-        is an error. An error is not remembered, so the next one to ask makes the request anew. If the one who makes it
-        is cancelled, the next of those who joined makes it instead.
+        The first caller makes the request, in its own task; callers that come meanwhile get the same outcome, also if
+        it is an error. An error is not remembered, so the next caller makes the request again. If the caller that makes
+        it is cancelled, the next of those that joined makes it instead.
 
         Raises RequestConflictError if the request was or is being made with another digest.
         """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _KEPT: Final = 256
 #: Bytes of effects whose deltas are kept so; a delta is about as large as the effect that made it.
 _KEPT_BYTES: Final = 1024 * 1024
-#: Entities in all views that are kept up together, beyond which agents that nobody needs go though they are few.
+#: Entities in all views that are kept up to date, beyond which agents that are not in use are detached.
 _SEEN: Final = 50_000
 #: Shortest sleep in seconds: a timer may fire a little before its time, and the rest would be spun away.
 _SHORTEST: Final = 0.001
@@ -83,12 +83,12 @@ class Attachment:
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody reads, or is to be told of something that is not due yet."""
+        """True if it has readers, or deltas that are not due yet."""
         return bool(self.subscriptions) or self.view_seq < self.made_seq
 
     @property
     def kept(self) -> int:
-        """How many deltas are kept."""
+        """The number of deltas that are kept."""
         return len(self._kept)
 
     def keep(self, delta: ObservationDelta, deliver_at: float, size: int = 0, sight: Sight | None = None) -> float:
@@ -124,7 +124,7 @@ class Attachment:
         return self._kept_from if self._sure and seq >= self._kept_from else None
 
     def found(self, seq: int, origin: int) -> None:
-        """Take note of the view_seq that the agent's view had at a seq, if it is what it begins with here."""
+        """Note the view_seq that the agent's view had at a seq, if the record begins there."""
         begins = self._kept_from
         if self._sure or self.provisional or not begins <= seq or self.origin(seq) is not None:
             return
@@ -146,11 +146,11 @@ class Attachment:
 
 
 class Attachments:
-    """All agents attached here, the least recently used of those that nobody needs going first.
+    """All agents attached here. Of those that are not in use, the least recently used are detached first.
 
-    ``arrived`` is told of each agent whose latest view has moved on, or has become known, and what that counts as;
-    ``let_go`` of each that is attached no longer. ``upkeep`` tells how many entities an agent sees if its view can be
-    made anew at any time, else 0: each effect may cost as much as the views that it has to be shown in.
+    ``arrived`` is called with each agent whose latest view has moved on, or has become known, and what that counts as;
+    ``let_go`` with each that is no longer attached. ``upkeep`` returns how many entities an agent sees if its view can
+    be recomputed at any time, else 0: the cost of an effect grows with the views that show it.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class Attachments:
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody needs an agent."""
+        """True if an agent is in use."""
         return bool(self._holds) or any(each.in_use for each in self)
 
     def get(self, agent_id: str) -> Attachment | None:
@@ -188,7 +188,7 @@ class Attachments:
         return found
 
     def hold(self, agent_id: str, change: int) -> None:
-        """Take note that one more (1) or one less (-1) needs an agent."""
+        """Count one more (1) or one fewer (-1) user of an agent."""
         self._holds[agent_id] += change
         if self._holds[agent_id] <= 0:
             del self._holds[agent_id]
@@ -214,7 +214,7 @@ class Attachments:
         return attachment
 
     def evict(self) -> int:
-        """Let the least recently used agents go that nobody needs, until there are not too many; tell how many."""
+        """Detach agents that are not in use, the least recently used first, down to the limit; return how many."""
         surplus = len(self._agents) - self._most
         seen = 0 if self._upkeep is None else sum(map(self._upkeep, self._agents)) - _SEEN
         if surplus <= 0 and seen <= 0:
@@ -233,7 +233,7 @@ class Attachments:
         return len(gone)
 
     def drop(self, agent_id: str) -> None:
-        """Let an agent go whoever needs it: its readers are told."""
+        """Detach an agent even if it is in use; its readers are told."""
         attachment = self._agents.pop(agent_id, None)
         if attachment is not None:
             for subscription in list(attachment.subscriptions):
@@ -243,7 +243,7 @@ class Attachments:
             self._let_go(attachment)
 
     def close(self) -> None:
-        """Let all of them go."""
+        """Detach all agents."""
         for agent_id in list(self._agents):
             self.drop(agent_id)
 
@@ -265,7 +265,7 @@ class Attachments:
             self._go_on(attachment)
 
     def _go_on(self, attachment: Attachment) -> None:
-        """Let an agent know of what is due, in order; look again when the next delta is."""
+        """Show an agent the deltas that are due, in order, and set a timer for the next one."""
         if attachment.timer is not None:
             attachment.timer.cancel()
             attachment.timer = None

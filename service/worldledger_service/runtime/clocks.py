@@ -1,4 +1,4 @@
-"""Who moves a world's sim_time: the authority, the ticks of the adapter that has it, and its silence."""
+"""A world's sim_time: which authority sets it, the ticks of the adapter that has it, and its silence."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ class Clocks:
 
     @property
     def in_use(self) -> bool:
-        """Whether an authority is being set, watched, or waited for."""
+        """True while an authority is being set, watched or waited for."""
         setting = self._setting is not None and not self._setting.done()
         return setting or self._timer is not None or bool(self._telling or self._waiting)
 
     @property
     def authority(self) -> TimeAuthority:
-        """Who sets sim_time, as far as the world is followed here."""
+        """The authority that sets sim_time, as far as the world is followed here."""
         return TimeAuthority(WALL) if self._authority is None else self._authority
 
     # -- following -----------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Clocks:
         self._note()
 
     def seen(self, effect: Effect) -> None:
-        """Take note of the next effect of the world, whoever wrote it."""
+        """Note the next effect of the world, whichever process wrote it."""
         kind = effect["kind"]
         if kind not in TIME_KINDS:
             return
@@ -114,7 +114,7 @@ class Clocks:
         self._note()
 
     def _note(self) -> None:
-        """Have what follows from the authority as it is now: who waits for a tick is told, and its silence watched."""
+        """Apply the present authority: callers that wait for a tick are told, and its silence is watched for."""
         silence = self.authority.silence
         if self._ticks is not None:
             self._ticks.authority_silent(None if silence is None else _silent(silence))
@@ -128,7 +128,7 @@ class Clocks:
             listener(silence)
 
     def on_silence(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
-        """Have a function called whenever the authority falls silent; what is returned ends that."""
+        """Call a function whenever the authority falls silent; the returned function ends that."""
         self._listeners.append(listener)
 
         def remove() -> None:
@@ -155,7 +155,7 @@ class Clocks:
             self._waiting.discard(future)
 
     def close(self) -> None:
-        """Watch no more; those that wait for a tick are told."""
+        """Stop watching; callers that wait for a tick are told."""
         self._closed = True
         self._stop_watching()
         for future in self._waiting:
@@ -249,15 +249,15 @@ class Clocks:
     # -- silence -------------------------------------------------------------------------------------------
 
     def disconnected(self, heard: TimeAuthority) -> None:
-        """Take note that the connection has ended by which this was heard of an adapter: a tick, or its taking over.
+        """Note the end of a connection over which an adapter sent this: a tick, or that it takes over.
 
-        Where that is the last that was heard of the authority, the effect WorldTimeAuthoritySilent follows.
+        If the authority was not heard since, the effect WorldTimeAuthoritySilent follows.
         """
         if heard.is_adapter:  # the wall clock and clients have no connection, whatever closed a tick in their name
             self._begin(self._write_silence(heard, "disconnected"))
 
     def _watch(self) -> None:
-        """Count the seconds anew until the authority is silent."""
+        """Start counting the seconds until the authority counts as silent."""
         self._stop_watching()
         authority = self._authority
         if self._silence_s is None or self._closed or authority is None:
@@ -313,6 +313,6 @@ def _closing() -> StoreUnavailableError:
 
 
 def _retrieve(task: asyncio.Task[Receipt]) -> None:
-    """Look at a task's error, so that asyncio does not complain where nobody awaits it."""
+    """Retrieve a task's error, so that asyncio does not complain if it is never awaited."""
     if not task.cancelled():
         task.exception()

@@ -46,7 +46,7 @@ log = structlog.get_logger("worldledger.runtime")
 
 
 class Begun(NamedTuple):
-    """What a generation began with: its context, what it is about, and its own threshold, if it has one."""
+    """The beginning of a generation: its context, the entities it is about, and its own threshold, if it has one."""
 
     context_seq: int
     about: frozenset[str] = frozenset()
@@ -130,9 +130,9 @@ class Generations:
     ) -> CancelToken:
         """Issue the token of a generation that begins now, from the view at ``context_seq``, by default the latest.
 
-        What lies beyond the agent's view means that view. The same generation again gives the same token, whatever
-        the agent has been shown since. Raises RequestConflictError where it has another context, InvalidEffectError
-        for what is no req_id, and StoreUnavailableError once the world is being closed.
+        A later seq than the agent's view means that view. The same generation again returns the same token, whatever
+        the agent has been shown since. Raises RequestConflictError if it has another context, InvalidEffectError for
+        an invalid req_id, and StoreUnavailableError once the world is being closed.
         """
         agent_id = attachment.agent_id
         if self._closed:
@@ -174,7 +174,7 @@ class Generations:
         return token
 
     def begun(self, agent_id: str, req_id: str, *, here: bool = False) -> Begun | None:
-        """Return what a generation that is under way began with, be it ``here`` or, unless that is said, elsewhere."""
+        """Return how a generation that is under way began; with ``here`` only if it runs in this process."""
         key = (agent_id, req_id)
         found = self._here.get(key) or (None if here else self._elsewhere.get(key))
         return None if found is None else found.begun
@@ -185,10 +185,10 @@ class Generations:
         return self._live.get(key) or self._ended.get(key)
 
     def cancel(self, agent_id: str, req_id: str, reason: str) -> None:
-        """Cancel a generation, also one that another process has issued: that one hears of it from the log.
+        """Cancel a generation, also one of another process, which reads that in the log.
 
-        One that has been cancelled already stays as it is. Raises UnknownGenerationError for one that nobody has begun,
-        or that has come to its end.
+        A generation that is cancelled already stays as it is. Raises UnknownGenerationError for one that was never
+        begun or has ended.
         """
         key = (agent_id, req_id)
         token = self._live.get(key)
@@ -207,7 +207,7 @@ class Generations:
             _cancel(token, reason)
 
     def finish(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has come to its end; return False if it does not run here."""
+        """Note that a generation has ended; return False if it does not run here."""
         key = (agent_id, req_id)
         token = self._live.get(key)
         if token is None:
@@ -228,10 +228,10 @@ class Generations:
         return _was_stale(token, new_view_seq)
 
     def seen(self, effect: Effect) -> None:
-        """Take note of what an effect means for generations; before its observers are told of it.
+        """Apply an effect to the generations, before its observers are told of it.
 
-        The effect of an intent ends the generation of its req_id, whichever process took the intent in. Of other
-        processes' generations their own effects tell.
+        The effect of an intent ends the generation of its req_id, whichever process accepted the intent. Generations of
+        other processes are known by their own effects.
         """
         kind, req_id = effect["kind"], effect.get("req_id")
         if req_id is not None:
@@ -254,7 +254,7 @@ class Generations:
             self._ended_by_log(key, generation_id, reason)
 
     def close(self) -> None:
-        """Cancel what is live, and issue no more: nobody looks after it."""
+        """Cancel all live tokens, and issue no more: nothing would update them."""
         self._closed = True
         for timer in self._windows.values():
             timer.cancel()
@@ -263,7 +263,7 @@ class Generations:
             _cancel(token, "orchestrator_closed")
 
     def _ended_by_log(self, key: _Key, generation_id: str, reason: str | None) -> None:
-        """Take note of what the log says: a generation was cancelled for a reason, or has come to its end (None)."""
+        """Apply an effect of the log: a generation was cancelled for a reason, or has ended (None)."""
         elsewhere = self._elsewhere.get(key)
         if elsewhere is not None and elsewhere.generation_id == generation_id:
             if reason is None:
@@ -333,7 +333,7 @@ class Generations:
         self._say(GENERATION_CANCELLED_KIND, key, generation_id, reason=reason, latency_ms=latency_ms, **token.details)
 
     def _remove(self, key: _Key, token: CancelToken) -> str:
-        """Take a token out of those that are live; return its generation_id."""
+        """Remove a token from the live ones; return its generation_id."""
         agent_id, req_id = key
         del self._live[key]
         tokens = self._of_agent[agent_id]
@@ -363,7 +363,7 @@ class Generations:
 
 
 def _was_stale(token: CancelToken | None, seq: int) -> bool:
-    """Tell whether a generation was cancelled for what its agent was shown up to a seq."""
+    """Return whether a generation was cancelled because of what its agent was shown up to a seq."""
     found = None if token is None else _STALE.fullmatch(token.reason or "")
     return found is not None and int(found[1]) <= seq
 

@@ -89,7 +89,7 @@ class StoreGuard:
 
     @property
     def closed(self) -> bool:
-        """Whether calls are made as usual: the database answers, as far as is known."""
+        """True if calls are made as usual: the database answers, as far as is known."""
         return self.breaker.state == "CLOSED" and not self._outages.watchdog.expired and not self._stalled()
 
     def read(self, work: Coroutine[Any, Any, R], left: Callable[[R], object] | None = None) -> Coroutine[Any, Any, R]:

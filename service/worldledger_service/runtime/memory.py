@@ -1,7 +1,7 @@
-"""What a world's orchestrator keeps in memory, how much that is, and how it is let go.
+"""Memory of a world's orchestrator: its contents, their size, and eviction.
 
-Source: docs/reference/contracts.md, "Memory". Everything kept here can be made again from the log. (Compaction of the
-log itself is not this version's.)
+Source: docs/reference/contracts.md, "Memory". Everything in it can be computed again from the log. (The log itself is
+not compacted in this version.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REQUEST: Final = 500
 
 
 class MemoryStats(NamedTuple):
-    """What one world takes in this process, in numbers of things, and roughly in bytes."""
+    """The memory of one world in this process, in numbers of objects and roughly in bytes."""
 
     entities: int
     attached_agents: int
@@ -36,7 +36,7 @@ class MemoryStats(NamedTuple):
 
 
 class MemoryManager:
-    """Estimates what is kept, and lets go of what nobody needs."""
+    """Estimates the memory in use, and evicts what is not in use."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class MemoryManager:
         self._requests = requests
 
     def evict_old_views(self, agent_handles: Mapping[str, Any] | None = None) -> int:
-        """Let go of the views of agents that nobody here needs, beyond ``view_cache_size``; tell how many.
+        """Evict views of agents that are not in use here, beyond ``view_cache_size``; return how many.
 
         An agent with an open handle, a reader or a live token keeps its view, whatever ``agent_handles`` names.
         """

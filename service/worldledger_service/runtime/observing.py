@@ -166,7 +166,7 @@ class Digests:
         self._effects = 0
 
     def note(self, kind: str, sightings: Sequence[Sighting], digest_after: Container[str]) -> None:
-        """Take note of what agents see of an effect of this kind."""
+        """Note what agents see of an effect of this kind."""
         every = self._every
         if not every:
             return
@@ -237,13 +237,13 @@ class Observing:
 
     @property
     def in_use(self) -> bool:
-        """Whether an agent is being attached."""
+        """True while an agent is being attached."""
         return bool(self._attaching)
 
     # -- attaching -----------------------------------------------------------------------------------------
 
     def held(self, agent_id: str) -> AbstractContextManager[None]:
-        """Have the agent, once it is attached, stay so until the end of the block."""
+        """Keep the agent attached, once it is, until the end of the block."""
         return self._attachments.held(agent_id)
 
     @asynccontextmanager
@@ -253,10 +253,10 @@ class Observing:
             yield await self.attach(agent_id)
 
     async def attach(self, agent_id: str) -> Attachment:
-        """Return an agent's attachment, which may go soon if it is not `held`.
+        """Return an agent's attachment, which may be evicted soon unless it is `held`.
 
-        Where it is not here, its view is made as it is now. Raises UnknownAgentError, once it is sure that nobody has
-        registered the agent, and PolicyFailedError.
+        If the agent is not attached, its view is computed as it is now. Raises UnknownAgentError, after a look at the
+        log, and PolicyFailedError.
         """
         found = self._attachments.get(agent_id)
         if found is not None and not found.provisional:
@@ -346,8 +346,8 @@ class Observing:
         return max(start, registered_seq)
 
     async def _attachment(self, agent_id: str, replay: Replay, acknowledged: int | None) -> Attachment:
-        """Make an agent's attachment as of now, with what it was to see after where the replay stands."""
-        # Where nobody knows what made the view there, it counts as made there until it is asked for by a seq.
+        """Make an agent's attachment as of now, with the deltas that it is to see after the replay's seq."""
+        # If it is not known which effect made the view, it counts as made here until it is requested by a seq.
         made_seq = replay.made_seq
         attachment = Attachment(
             agent_id,
@@ -390,13 +390,13 @@ class Observing:
 
     @property
     def agents(self) -> dict[str, dict[str, Any]]:
-        """What is known of every registered agent, as far as this process has followed the world."""
+        """The registration of every agent, as far as this process has followed the world."""
         agents: dict[str, dict[str, Any]] = self._follower.views.fold.state.metadata["agents"]
         return agents
 
     def let_go(self, attachment: Attachment) -> None:
-        """Take note that an agent is attached no longer."""
-        with suppress(SimulationError):  # nobody is, where the following has ended
+        """Note that an agent is no longer attached."""
+        with suppress(SimulationError):  # the following may have ended
             self._follower.views.detach(attachment.agent_id)
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -583,7 +583,7 @@ class Observing:
     ) -> tuple[list[ObservedEvent], int]:
         """Return events that the agent could see; see `worldledger_service.runtime.replays.observed_events`."""
         async with self.attached(agent_id) as attachment:
-            # What is still on its way to the agent is not known to it yet.
+            # Deltas that are still on their way are not known to the agent yet.
             due = self._follower.seq if attachment.view_seq == attachment.made_seq else attachment.view_seq
             return await observed_events(
                 self._store,
@@ -631,7 +631,7 @@ class Observing:
         return agents
 
     async def close(self) -> None:
-        """Tell all readers, and write the cursors that are not written yet."""
+        """Close all readers, and write the cursors that are not written yet."""
         self._attachments.close()
         await self._attaching.close()
         self._starts.close()

@@ -73,59 +73,15 @@ if TYPE_CHECKING:
     from worldledger_service.store.event_log import EventLog
 
 
-# -- gauges: the state of one world in this process, for metrics and for what keeps it open ------------------------
-
-
-class Gauges:
-    """What an Orchestrator tells of itself."""
-
-    _attachments: Attachments
-    _clocks: Clocks
-    _follower: ViewFollower
-    _generations: Generations
-    _observing: Observing
-    _outbox: Outbox
-    _admission: Admission
-    _ticks: Ticks | None
-
-    @property
-    def quotas(self) -> Quotas:
-        """The agents' quotas as they stand."""
-        return self._admission.quotas
-
-    @property
-    def waiting(self) -> int:
-        """How many intents wait for their turn, or are waited for until a tick decides them."""
-        return self._admission.scheduler.waiting + (0 if self._ticks is None else self._ticks.waiting)
-
-    @property
-    def generations_cancelled(self) -> int:
-        """How many generations were cancelled here."""
-        return self._generations.cancelled
-
-    @property
-    def in_use(self) -> bool:
-        """Whether somebody here needs the world to be kept open."""
-        busy = self._attachments.in_use or self._observing.in_use or self._admission.requests.in_flight > 0
-        if self._ticks is not None and self._ticks.waiting > 0:
-            return True
-        return busy or len(self._outbox) > 0 or self._clocks.in_use
-
-    @property
-    def broken(self) -> bool:
-        """Whether the world can no longer be followed: its log is damaged, or cannot be folded."""
-        return self._follower.error is not None
-
-
 # -- handles: an agent's own interface to its world ----------------------------------------------------------------
 
 
 class AgentHandle:
-    """One agent (docs/reference/contracts.md, "Orchestrator and handles"); `Orchestrator.register_agent` gives it.
+    """One agent (docs/reference/contracts.md, "Orchestrator and handles"); returned by `Orchestrator.register_agent`.
 
-    ``view_seq`` is that of the last observation that was given out; ``initial_view`` is the view that the first one
-    applies to. ``context_seq`` is the newest that the agent was handed through this handle, be it an observation or a
-    view: what it does next is made from that.
+    ``view_seq`` is that of the last observation that was returned; ``initial_view`` is the view that the first one
+    applies to. ``context_seq`` is the newest that the agent got through this handle, as an observation or a view: its
+    next intent is based on that.
     """
 
     def __init__(self, agent_id: str, orchestrator: Orchestrator, subscription: Subscription) -> None:
@@ -145,11 +101,11 @@ class AgentHandle:
         delta = await self._subscription.get()
         self.view_seq = delta["view_seq"]
         self.context_seq = max(self.context_seq, self.view_seq)
-        # Agents who see the same share what they are shown: a copy is the caller's own to change.
+        # Agents that see the same share the delta; the caller gets a copy that it may change.
         return ObservationDelta(orjson.loads(orjson.dumps(delta)))
 
     async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
-        """Submit an intent; what is missing is filled in.
+        """Submit an intent; missing fields are filled in.
 
         ``agent_id`` is this agent, ``context_seq`` that of the generation of its req_id if one is under way, and this
         handle's otherwise, ``req_id`` a random one. Raises as `Orchestrator.submit_intent`.
@@ -157,7 +113,7 @@ class AgentHandle:
         return await self.orchestrator.submit_intent(self._complete(intent))
 
     async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
-        """Hold an intent until the next tick; what is missing is filled in. See `Orchestrator.hold_intent`."""
+        """Hold an intent until the next tick; missing fields are filled in. See `Orchestrator.hold_intent`."""
         return await self.orchestrator.hold_intent(self._complete(intent))
 
     async def cancel(self, req_id: str) -> None:
@@ -173,7 +129,7 @@ class AgentHandle:
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
     ) -> CancelToken:
-        """Begin a generation from what this handle gave out last (`Orchestrator.issue_cancel_token`)."""
+        """Begin a generation from what this handle returned last (`Orchestrator.issue_cancel_token`)."""
         if context_seq is None and self.orchestrator.generation_context(self.agent_id, req_id, here=True) is None:
             context_seq = self.context_seq
         return self.orchestrator.issue_cancel_token(
@@ -181,24 +137,24 @@ class AgentHandle:
         )
 
     async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
-        """Return the agent's whole view; see `Orchestrator.view`. The latest one is what it acts from next."""
+        """Return the agent's whole view; see `Orchestrator.view`. Its next intent is based on the latest one."""
         view = (await self.orchestrator.view(self.agent_id, at_seq=at_seq, at=at)).model_copy(deep=True)
         if at_seq is None and at in {None, "head"}:
             self.context_seq = max(self.context_seq, view.view_seq)
         return view
 
     def get_view_seq(self) -> int:
-        """Return the view_seq of the last observation that was given out."""
+        """Return the view_seq of the last observation that was returned."""
         return self.view_seq
 
     def close(self) -> None:
-        """Return the handle back; the agent stays registered. Doing it twice does no harm."""
+        """Close the handle; the agent stays registered. Closing twice does no harm."""
         self.orchestrator.acknowledge(self.agent_id, self.view_seq)
         self._subscription.close()
         self.orchestrator.forget_handle(self)
 
     def _complete(self, intent: Mapping[str, Any]) -> dict[str, Any]:
-        """Fill in what an agent may leave out of its own intents."""
+        """Fill in the fields that an agent may leave out of its own intents."""
         req_id = intent.get("req_id")
         begun = self.orchestrator.generation_context(self.agent_id, req_id) if isinstance(req_id, str) else None
         return {
@@ -215,9 +171,6 @@ class AgentHandle:
 
 class _AsItStandsError(SimulationError):
     """The agent is registered so already: nothing is to be written."""
-
-
-# -- the orchestrator itself ---------------------------------------------------------------------------------------
 
 
 class Registrations:
@@ -270,7 +223,7 @@ class Registrations:
                 check_namesake(agent_id, ruleset.agent_names(state))
 
         if stands(self._follower.views.fold.state):
-            await self._follower.catch_up()  # somebody else may have registered it otherwise a moment ago
+            await self._follower.catch_up()  # another process may have registered it otherwise a moment ago
             if stands(self._follower.views.fold.state):
                 return False
         try:
@@ -282,7 +235,10 @@ class Registrations:
         return True
 
 
-class Orchestrator(Gauges):
+# -- the orchestrator itself ---------------------------------------------------------------------------------------
+
+
+class Orchestrator:
     """One world: agents observe it, submit intents to it, and are interrupted when what they know has gone stale.
 
     Get it from `Orchestrator.open`. It is safe for any number of concurrent callers on its event loop.
@@ -304,7 +260,7 @@ class Orchestrator(Gauges):
         self.config = config
         self.effect_validator: EffectValidator = effect_validator or DefaultEffectValidator()
         self.event_log = event_log
-        #: every handle that was given out here and is still open
+        #: every open handle
         self.agent_handles: dict[str, AgentHandle] = {}
         self._store = store
         self._outbox = Outbox(event_log)
@@ -412,7 +368,7 @@ class Orchestrator(Gauges):
         self._clocks.begin(await self._store.time_authority(self.world_id, seq), seq)
 
     async def _close(self) -> None:
-        """Stop; whoever waits is told. What has happened so far is written, if the database is not away for long."""
+        """Stop; waiting callers are told. Effects so far are written, unless the database is away for long."""
         self._generations.close()
         self._clocks.close()
         for handle in list(self.agent_handles.values()):
@@ -487,20 +443,20 @@ class Orchestrator(Gauges):
         return self._observing.agents
 
     def forget_handle(self, handle: AgentHandle) -> None:
-        """Take note that a handle was closed."""
+        """Note that a handle was closed."""
         if self.agent_handles.get(handle.agent_id) is handle:
             del self.agent_handles[handle.agent_id]
 
     # -- intents and events --------------------------------------------------------------------------------
 
     async def submit_intent(self, intent: Mapping[str, Any]) -> Accepted:
-        """Take an intent through all stages of `worldledger_service.runtime.admission`; return its effect's uuid.
+        """Pass an intent through all stages of `worldledger_service.runtime.admission`; return its effect's uuid.
 
-        The same req_id of the agent again gives the first answer. Raises InvalidIntentError, UnknownAgentError,
+        The same req_id of the agent again returns the first answer. Raises InvalidIntentError, UnknownAgentError,
         StaleContextError, QuotaExceededError, BackpressureError, DeadlineExceededError, PermissionDeniedError,
         IntentConflictError, IntentRefusedError, IllegalEffectError, RequestConflictError, CircuitBreakerOpenError,
-        StoreUnavailableError and whatever else an append raises. In a world that is ordered by ticks it is held, and
-        this returns when the next tick has decided it.
+        StoreUnavailableError and the other errors of an append. In a world that is ordered by ticks the intent is held,
+        and this returns when the next tick has decided it.
         """
         if self._ticks is not None:
             return await self._ticks.submit(intent)
@@ -521,8 +477,8 @@ class Orchestrator(Gauges):
     async def hold_intent(self, intent: Mapping[str, Any]) -> Held | Accepted:
         """Hold an intent until the next tick of a world that is ordered by ticks; return once that is durable.
 
-        The same req_id again tells what became of it: still held, accepted, or the error that refused it; a request
-        that was refused may be made anew from another context, or with another body. Raises InvalidIntentError (also
+        The same req_id again returns its outcome: still held, accepted, or the error that refused it; a request that
+        was refused may be made again from another context, or with another body. Raises InvalidIntentError (also
         in a world that is ordered by arrival), UnknownAgentError, StaleContextError (as of the tick before),
         BackpressureError, OverloadedError, RequestConflictError, CircuitBreakerOpenError and StoreUnavailableError.
         """
@@ -552,7 +508,7 @@ class Orchestrator(Gauges):
 
     @property
     def holds_intents(self) -> bool:
-        """Whether intents are held here until the next tick: the world is ordered by ticks."""
+        """True if intents are held until the next tick: the world is ordered by ticks."""
         return self._ticks is not None
 
     def _holding(self) -> Ticks:
@@ -563,10 +519,10 @@ class Orchestrator(Gauges):
     async def broadcast_event(self, draft: EffectDraft) -> Receipt:
         """Append an effect as the world's operator, and return once its observers' tokens were looked at here.
 
-        No pipeline, no permissions: agents submit intents. What becomes of a draft without a req_id could not be asked
-        for later, so it is waited for until ``append_deadline``, also where the database is silent. Raises what
-        `EventLog.append` raises, and, before anything is written, CircuitBreakerOpenError and what has ended the
-        following of the world.
+        No pipeline and no permissions: agents submit intents. A draft without a req_id is waited for until
+        ``append_deadline``, even if the database is silent, because nothing could be asked about it later. Raises the
+        errors of `EventLog.append`, and, before anything is written, CircuitBreakerOpenError and the error that has
+        ended the following of the world.
         """
         self._follower.raise_if_ended()
         append = self._guard.call(self.event_log.append_all, [draft])
@@ -630,7 +586,7 @@ class Orchestrator(Gauges):
             self._generations.cancel(agent_id, req_id, reason)
 
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
-        """Take note that a generation has ended without an intent of its req_id; return False if none runs here."""
+        """Note that a generation has ended without an intent of its req_id; return False if none runs here."""
         return self._generations.finish(agent_id, req_id)
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
@@ -700,7 +656,7 @@ class Orchestrator(Gauges):
         return await self._guard.read(subscribing, Subscription.close)
 
     def acknowledge(self, agent_id: str, view_seq: int) -> None:
-        """Take note that the agent has a view; where it comes back without naming one, it goes on from there."""
+        """Note that the agent has a view; if it comes back without naming one, it continues after it."""
         self._observing.acknowledge(agent_id, view_seq)
 
     async def observed_events(
@@ -723,15 +679,15 @@ class Orchestrator(Gauges):
     def set_sim_time_authority(
         self, authority: str, *, zero: float | None = None, force: bool = True
     ) -> Awaitable[Receipt]:
-        """Have an adapter ("unity", "unreal" …) set sim_time from here on, any "client", or ("none") the wall clock.
+        """Let an adapter ("unity", "unreal" …) set sim_time from now on, any "client", or ("none") the wall clock.
 
-        ``zero`` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands when
-        the effect is written, and for "client" 0.0. The wall clock goes on from where the world stands. Without
-        ``force``, which is an operator's, an adapter takes over only from another one that is silent.
+        ``zero`` is the world's sim_time at the authority's own 0.0: by default the world's when the effect is written,
+        and 0.0 for "client". The wall clock continues from the world's sim_time. Without ``force``, which is for
+        operators, an adapter takes over only from another one that is silent.
 
-        The call returns at once: its effect follows, before any later tick of this process. What it gives may be
-        awaited for the effect's receipt, and raises InvalidEffectError for what is no adapter's name, and without
-        ``force`` TimeAuthorityHeldError.
+        The call returns at once: its effect follows, before any later tick of this process. Await the result for the
+        effect's receipt; that raises InvalidEffectError for a name that no adapter can have, and without ``force``
+        TimeAuthorityHeldError.
         """
         return self._clocks.set_authority(authority, zero, force=force)
 
@@ -741,11 +697,11 @@ class Orchestrator(Gauges):
 
     @property
     def authority_silent(self) -> Silence | None:
-        """That the adapter with the time authority is not heard any more, if it is so: until its next tick."""
+        """The silence of the adapter that has the time authority, until its next tick; None while it is heard."""
         return self._clocks.authority.silence
 
     def on_authority_silent(self, listener: Callable[[Silence], None]) -> Callable[[], None]:
-        """Have a function called whenever the time authority falls silent; call what is returned to end that."""
+        """Call a function whenever the time authority falls silent; the returned function ends that."""
         return self._clocks.on_silence(listener)
 
     async def wait_for_tick(self) -> Tick:
@@ -757,11 +713,11 @@ class Orchestrator(Gauges):
         return await self._clocks.wait_for_tick()
 
     def authority_disconnected(self, adapter: str, tick_seq: int | None, since_seq: int = 1) -> None:
-        """Take note that the connection by which an adapter's tick came has ended.
+        """Note that the connection over which an adapter's tick came has ended.
 
-        Where no tick came by it, only the word that the adapter takes over, ``tick_seq`` is None and ``since_seq`` the
-        effect WorldTimeAuthoritySet (1: the genesis). If that was the last that was heard of the time authority, the
-        effect WorldTimeAuthoritySilent follows.
+        If no tick came over it, only the message that the adapter takes over, ``tick_seq`` is None and ``since_seq`` is
+        of the effect WorldTimeAuthoritySet (1: the genesis). If the time authority was not heard since, the effect
+        WorldTimeAuthoritySilent follows.
         """
         self._clocks.disconnected(TimeAuthority(adapter, since_seq=since_seq, last_tick_seq=tick_seq))
 
@@ -778,7 +734,7 @@ class Orchestrator(Gauges):
     async def close_tick(self, source: str) -> TickReceipt:
         """Close the tick of a world that is ordered by ticks without setting sim_time.
 
-        ``source`` names who closes it: where an adapter has the authority over time, that adapter. Raises
+        ``source`` names the caller: the adapter, if one has the authority over time. Raises
         TimeAuthorityError, and InvalidEffectError in a world that is ordered by arrival.
         """
         return await self._clocks.close_tick(source)
@@ -802,7 +758,7 @@ class Orchestrator(Gauges):
         return await self._follower.reached(seq, self._patience(timeout))
 
     def _patience(self, timeout: float | None) -> float | None:
-        """Nobody waits for a database that answers nobody, but without a limit."""
+        """Return a limit for waiting: while the database answers no call, no caller waits without one."""
         return timeout if timeout is None or self._guard.closed else 0.0
 
     @property
@@ -831,3 +787,33 @@ class Orchestrator(Gauges):
 
     def _let_go(self, attachment: Attachment) -> None:
         self._observing.let_go(attachment)
+
+    # -- gauges, for metrics and for deciding whether the world stays open ----------------------------------
+
+    @property
+    def quotas(self) -> Quotas:
+        """The agents' quotas as they stand."""
+        return self._admission.quotas
+
+    @property
+    def waiting(self) -> int:
+        """The number of intents that wait for their turn or for the decision of a tick."""
+        return self._admission.scheduler.waiting + (0 if self._ticks is None else self._ticks.waiting)
+
+    @property
+    def generations_cancelled(self) -> int:
+        """The number of generations that were cancelled here."""
+        return self._generations.cancelled
+
+    @property
+    def in_use(self) -> bool:
+        """True if the world is in use here, so that it has to stay open."""
+        busy = self._attachments.in_use or self._observing.in_use or self._admission.requests.in_flight > 0
+        if self._ticks is not None and self._ticks.waiting > 0:
+            return True
+        return busy or len(self._outbox) > 0 or self._clocks.in_use
+
+    @property
+    def broken(self) -> bool:
+        """True if the world can no longer be followed: its log is damaged, or cannot be folded."""
+        return self._follower.error is not None

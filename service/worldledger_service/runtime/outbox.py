@@ -39,7 +39,7 @@ class Outbox:
         return len(self._waiting) + len(self._taken)
 
     def put(self, draft: EffectDraft) -> None:
-        """Have an effect written; this does not wait, nor fail. Once the outbox is closed, it is let go."""
+        """Write an effect later, without waiting or failing here. A closed outbox drops it."""
         if self._closed:
             log.debug("an effect comes too late to be written", kind=draft["kind"])
             return
@@ -92,7 +92,7 @@ class Outbox:
             self._taken.popleft()
 
     async def _try(self, drafts: Sequence[EffectDraft]) -> bool:
-        """Tell whether these could be written together. A single one that is refused is let go."""
+        """Return whether these could be written together. A single one that is refused is dropped."""
         try:
             await self._log.append_all(drafts, system=True)
         except (StoreUnavailableError, OverloadedError):
@@ -102,7 +102,7 @@ class Outbox:
                 return False
             kind = drafts[0]["kind"]
             if isinstance(error, RequestConflictError):
-                # What has a req_id is the same whichever process writes it: one of them is wrong.
+                # An effect with a req_id is the same in every process that writes it: one of them is wrong.
                 log.warning("another process has written something else", kind=kind, req_id=drafts[0].get("req_id"))
             elif isinstance(error, SimulationError):
                 log.warning("an effect of the service's own is refused", kind=kind, error=error.message)

@@ -1,4 +1,4 @@
-"""Replays: what an agent could see between two moments, worked out anew from the log alone."""
+"""Replays: what an agent could see between two moments, computed from the log alone."""
 
 from __future__ import annotations
 
@@ -80,10 +80,9 @@ class Replay:
     ) -> Replay:
         """Begin with the agent's view at a seq at which it was registered.
 
-        What a policy lets an agent remember is worked out from its registration on; a fork's agents remember what they
-        saw in its parent. A ``fold`` at that seq, if there is
-        one, is used up. ``max_patch_ops``: see `Views`. Raises UnknownAgentError, PolicyFailedError, what
-        `policy_from_spec` and `States.fold_at` raise.
+        A memory that the policy gives the agent is computed from its registration on; a fork's agents remember what
+        they saw in its parent. A ``fold`` at that seq, if given, is used up. ``max_patch_ops``: see `Views`. Raises
+        UnknownAgentError, PolicyFailedError, and the errors of `policy_from_spec` and `States.fold_at`.
         """
         if fold is None:
             fold = await store.states.fold_at(world_id, seq)
@@ -129,7 +128,7 @@ class Replay:
 
     @property
     def seq(self) -> int:
-        """Where it stands."""
+        """The seq that it has reached."""
         return self.views.seq
 
     def view(self) -> View:
@@ -139,10 +138,10 @@ class Replay:
         return view if view.view_seq == seq else view.model_copy(update={"view_seq": seq})
 
     async def go(self, until: int, seen: Callable[[Seen], None] | None = None, *, digests: bool | None = None) -> None:
-        """Go forward to a seq that the log has, and tell of each delta on the way.
+        """Advance to a seq that the log has, and report each delta on the way.
 
-        Deltas that nobody is told of have no digest; nor have others without ``digests``. Raises PolicyFailedError,
-        FoldError and what `Reader.batches` raises; it may be gone on with after StoreUnavailableError.
+        Deltas that are not reported have no digest, and without ``digests`` none has. Raises PolicyFailedError,
+        FoldError and the errors of `Reader.batches`; after StoreUnavailableError it can be called again.
         """
         world_id = self.views.fold.world_id
         wanted = seen is not None if digests is None else digests
@@ -176,7 +175,7 @@ class Replay:
 
 
 def remembers(views: Views, agent_id: str) -> bool:
-    """Tell whether an agent's view depends on what it has seen before. Raises as `Replay.begin`."""
+    """Return whether an agent's view depends on what it has seen before. Raises as `Replay.begin`."""
     with _policys_errors(agent_id):
         return not views.registered_policy(agent_id).remove_operations
 

@@ -1,6 +1,6 @@
-"""Turns: who may be judged and written now.
+"""Scheduling: which intent may be judged and written next.
 
-Quota, backpressure, priority and fairness are a class each; then comes what they share, the waiting.
+In this order: quotas; fairness among agents; priorities; backpressure; and the turns, which combine the last three.
 """
 
 from __future__ import annotations
@@ -19,6 +19,195 @@ from worldledger.config import OrchestratorConfig
 from worldledger.errors import BackpressureError, DeadlineExceededError, QuotaExceededError, SimulationError
 from worldledger.lru import Lru
 
+# -- quotas: how many intents and LLM tokens an agent may use ------------------------------------------------------
+#
+# Each quota of each agent is a token bucket. They count in one process and start full.
+
+QuotaType: TypeAlias = Literal["intents", "tokens"]
+
+#: Share of the capacity (or of 1) that may be missing and still counts as enough. Sums of floats are not exact, and a
+#: caller that waited as long as it was told must not be refused for that. The debt stays in the bucket.
+_SLACK: Final = 1e-9
+#: Retries of a request before it is charged again. Retries are free, but one req_id is no way around the quota.
+_RETRIES: Final = 10
+
+
+class TokenBucket:
+    """Holds up to ``capacity``, is full at first, and refills by ``refill_per_s`` each second of ``clock``.
+
+    In any t seconds at most ``capacity + refill_per_s * t`` can be taken, not counting amounts that were given back.
+    """
+
+    __slots__ = ("_at", "_clock", "_level", "capacity", "refill_per_s")
+
+    def __init__(self, capacity: float, refill_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        if not capacity > 0 or not refill_per_s >= 0:
+            raise ValueError("a bucket needs a capacity above 0 and a refill of at least 0")
+        self.capacity: Final = capacity
+        self.refill_per_s: Final = refill_per_s
+        self._clock = clock
+        self._level = float(capacity)
+        self._at = clock()
+
+    @property
+    def level(self) -> float:
+        """The amount that can be taken now."""
+        now = self._clock()
+        if now > self._at:
+            self._level = min(self.capacity, self._level + (now - self._at) * self.refill_per_s)
+            self._at = now
+        return self._level
+
+    def wait_for(self, amount: float) -> float:
+        """Return the seconds until an amount can be taken: 0.0 for now, infinity for never."""
+        missing = amount - self.level
+        if missing <= _SLACK * max(self.capacity, 1.0) or amount <= 0:
+            return 0.0
+        if amount > self.capacity or not self.refill_per_s:
+            return math.inf
+        return missing / self.refill_per_s
+
+    def try_take(self, amount: float = 1.0) -> float:
+        """Take an amount and return 0.0, or take nothing and return the seconds to wait (infinity for never)."""
+        wait = self.wait_for(amount)
+        if not wait:
+            self.spend(amount)
+        return wait
+
+    def spend(self, amount: float) -> None:
+        """Take an amount for which `wait_for` has just returned 0.0."""
+        self._level -= max(amount, 0)
+
+    def give_back(self, amount: float) -> None:
+        """Put back an amount that was not used; anything over the capacity is lost."""
+        self._level = min(self.capacity, self.level + amount)
+
+
+class QuotaStatus(NamedTuple):
+    """One quota of an agent as it stands (the fields of RateLimit-Policy and RateLimit, draft-ietf-httpapi-ratelimit).
+
+    ``limit``: how many can be used at once; ``window_s``: seconds in which so many are regained; ``remaining``: how
+    many can be used now; ``reset_s``: seconds until all can be used again.
+    """
+
+    quota_type: QuotaType
+    limit: int
+    window_s: float
+    remaining: int
+    reset_s: float
+
+
+class _Charge:
+    __slots__ = ("retries", "tokens")
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.retries = 0
+
+
+class Quotas:
+    """The quotas of all agents of one world: ``intents_per_s`` and ``token_budget`` of its configuration.
+
+    A request is charged once, however often it is tried again (short of a flood of retries). Bounded: buckets that have
+    refilled are dropped, and so are the least recently used ones beyond twice ``max_agents``; of past requests as many
+    are known as ``memory.max_remembered_requests``.
+    """
+
+    def __init__(self, config: OrchestratorConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        #: capacity and refill of each quota that is set
+        self._rates: dict[QuotaType, tuple[int, float]] = {}
+        if config.intents_per_s:
+            self._rates["intents"] = (config.intent_capacity, config.intents_per_s)
+        if config.token_budget:
+            self._rates["tokens"] = (config.token_budget, config.token_refill_per_s)
+        self._most_agents = 2 * config.max_agents
+        self._agents: OrderedDict[str, dict[QuotaType, TokenBucket]] = OrderedDict()
+        self._charges: Lru[tuple[str, str], _Charge] = Lru(config.memory.max_remembered_requests)
+
+    def __len__(self) -> int:
+        """Return the number of agents that have buckets."""
+        return len(self._agents)
+
+    def charge(self, agent_id: str, req_id: str, tokens: int = 0) -> bool:
+        """Charge a request of ``tokens`` LLM tokens, unless it was charged before; a larger one pays the difference.
+
+        Returns whether this call has charged it. Raises QuotaExceededError, and charges nothing, if a quota does not
+        suffice: of several, the one that takes longest to refill. Its ``retry_after_s`` is None if it never suffices.
+        """
+        if not self._rates:
+            return False
+        key = (agent_id, req_id)
+        charge = self._charges.get(key)
+        if charge is None or charge.retries >= _RETRIES:
+            self._take(agent_id, 1, tokens)
+            self._charges[key] = _Charge(tokens)
+            return True
+        if tokens > charge.tokens:
+            self._take(agent_id, 0, tokens - charge.tokens)
+            charge.tokens = tokens
+        charge.retries += 1
+        self._charges.move_to_end(key)
+        return False
+
+    def refund(self, agent_id: str, req_id: str) -> None:
+        """Refund a request that failed through no fault of the agent; unknown requests are ignored."""
+        charge = self._charges.pop((agent_id, req_id), None)
+        buckets = self._agents.get(agent_id)
+        if charge is None or buckets is None:
+            return
+        for quota_type, bucket in buckets.items():
+            bucket.give_back(1 if quota_type == "intents" else charge.tokens)
+
+    def status(self, agent_id: str) -> list[QuotaStatus]:
+        """Return the agent's quotas as they stand; nothing where none is set."""
+        buckets = self._agents.get(agent_id)
+        result = []
+        for quota_type, (capacity, refill_per_s) in self._rates.items():
+            level = float(capacity) if buckets is None else buckets[quota_type].level
+            result.append(
+                QuotaStatus(
+                    quota_type,
+                    limit=capacity,
+                    window_s=capacity / refill_per_s,
+                    remaining=max(0, math.floor(level + _SLACK * capacity)),
+                    reset_s=(capacity - level) / refill_per_s,
+                )
+            )
+        return result
+
+    def _take(self, agent_id: str, intents: int, tokens: int) -> None:
+        """Take from both buckets or from none."""
+        buckets = self._agents.get(agent_id)
+        if buckets is None:
+            buckets = self._add(agent_id)
+        else:
+            self._agents.move_to_end(agent_id)
+        longest = 0.0
+        lacking: QuotaType = "intents"
+        for quota_type, bucket in buckets.items():
+            wait = bucket.wait_for(intents if quota_type == "intents" else tokens)
+            if wait > longest:
+                longest, lacking = wait, quota_type
+        if longest:
+            limit = self._rates[lacking][0]
+            raise QuotaExceededError(agent_id, lacking, limit, None if math.isinf(longest) else longest)
+        for quota_type, bucket in buckets.items():
+            bucket.spend(intents if quota_type == "intents" else tokens)
+
+    def _add(self, agent_id: str) -> dict[QuotaType, TokenBucket]:
+        """Make an agent's buckets; full buckets of others are dropped for them, the longest unused first."""
+        while self._agents:
+            oldest = next(iter(self._agents))
+            full = all(bucket.level >= bucket.capacity for bucket in self._agents[oldest].values())
+            if not full and len(self._agents) < self._most_agents:
+                break
+            del self._agents[oldest]
+        buckets = {name: TokenBucket(*rate, self._clock) for name, rate in self._rates.items()}
+        self._agents[agent_id] = buckets
+        return buckets
+
+
 # -- fairness: weighted round-robin among the agents that wait at one priority -------------------------------------
 #
 # Each agent has a virtual time, its turns divided by its weight, and the agent that is furthest behind is next
@@ -26,9 +215,9 @@ from worldledger.lru import Lru
 
 
 class Ticket:
-    """What waits for a turn: whose it is, its priority, and its agent's weight (1 or more).
+    """A request for a turn: its agent, its priority, and its agent's weight (1 or more).
 
-    ``number`` (order of arrival, unique) and ``since`` (seconds of some clock) are those of its coming into the line.
+    ``number`` (order of arrival, unique) and ``since`` (seconds of some clock) are those of its arrival in the line.
     """
 
     __slots__ = ("agent_id", "number", "priority", "since", "weight")
@@ -55,10 +244,10 @@ class _Lane(Generic[W]):
 
     def __init__(self, time: float) -> None:
         self.time = time
-        #: the time with which it was last listed among those ahead
+        #: the time with which it was last listed among the agents ahead
         self.listed: float | None = None
         self.tickets: OrderedDict[int, W] = OrderedDict()
-        #: where it stands in the order, while tickets wait
+        #: its place in the order, while tickets wait
         self.place: tuple[float, int, str] | None = None
 
 
@@ -76,7 +265,7 @@ class RoundRobin(Generic[W]):
         self._lanes: dict[str, _Lane[W]] = {}
         #: (virtual time, number of the first ticket, agent) of each agent that waits
         self._order: list[tuple[float, int, str]] = []
-        #: (virtual time, agent) of those that do not wait and are still ahead of the others
+        #: (virtual time, agent) of agents that do not wait and are still ahead of the others
         self._ahead: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -84,11 +273,11 @@ class RoundRobin(Generic[W]):
 
     @property
     def agents(self) -> int:
-        """How many agents are known: those that wait, and those that have just had turns."""
+        """The number of known agents: those that wait, and those that have just had turns."""
         return len(self._lanes)
 
     def add(self, ticket: W) -> None:
-        """Take in a ticket that has arrived after all that are here."""
+        """Add a ticket that has arrived after all others."""
         lane = self._lane(ticket.agent_id)
         lane.tickets[ticket.number] = ticket
         self._tickets[ticket.number] = ticket
@@ -96,7 +285,7 @@ class RoundRobin(Generic[W]):
             self._arrange(ticket.agent_id, lane)
 
     def discard(self, ticket: W) -> None:
-        """Let a ticket go that is here, without its having had a turn."""
+        """Remove a ticket that has had no turn."""
         del self._tickets[ticket.number]
         lane = self._lanes[ticket.agent_id]
         del lane.tickets[ticket.number]
@@ -117,7 +306,7 @@ class RoundRobin(Generic[W]):
         return (self._time if lane is None else lane.time, ticket.number)
 
     def charge(self, agent_id: str, weight: int) -> None:
-        """Take note that an agent, of this priority or not, has had a turn here; by its `rank` it was next."""
+        """Count a turn of an agent, of this priority or not, that was next by its `rank`."""
         lane = self._lane(agent_id)
         self._time = lane.time
         lane.time += 1.0 / weight
@@ -135,7 +324,7 @@ class RoundRobin(Generic[W]):
         return lane
 
     def _arrange(self, agent_id: str, lane: _Lane[W]) -> None:
-        """Put a lane where it belongs in the order, after its time or its first ticket has changed."""
+        """Move a lane to its place in the order, after its time or its first ticket has changed."""
         place = (lane.time, next(iter(lane.tickets)), agent_id) if lane.tickets else None
         if place is not None and place == lane.place:
             return
@@ -168,10 +357,10 @@ class Priorities(Generic[W]):
     """All tickets that wait for a turn.
 
     Next is, of the agents that wait at the highest priority, the one that has had least for its weight. A ticket of a
-    lower priority that has waited ``ageing_s`` seconds for each step between competes with them as one of theirs (the
-    one that is longest overdue, where there are several). So it comes to its turn, however many of the highest there
-    are; and since it can only draw level, no backlog, however old, takes precedence over what others bring at the same
-    priority. With ``ageing_s`` 0 nothing ages.
+    lower priority that has waited ``ageing_s`` seconds for each step between competes with them as one of theirs (if
+    there are several, the one that is longest overdue). So it gets its turn, however many of the highest there are; and
+    since it can only draw level, no backlog, however old, takes precedence over others of the same priority. With
+    ``ageing_s`` 0 nothing ages.
 
     A step costs the logarithm of the numbers of agents and of different priorities.
     """
@@ -188,7 +377,7 @@ class Priorities(Generic[W]):
         return self._count
 
     def add(self, ticket: W) -> None:
-        """Take in a ticket that has arrived after all that are here."""
+        """Add a ticket that has arrived after all others."""
         level = self._levels.get(ticket.priority)
         if level is None:
             level = self._levels[ticket.priority] = _Level()
@@ -198,7 +387,7 @@ class Priorities(Generic[W]):
         self._note_age(ticket.priority, level)
 
     def discard(self, ticket: W) -> None:
-        """Let a ticket go that is here, without its having had a turn."""
+        """Remove a ticket that has had no turn."""
         level = self._levels[ticket.priority]
         level.robin.discard(ticket)
         self._count -= 1
@@ -223,12 +412,12 @@ class Priorities(Generic[W]):
         return ticket
 
     def serve(self, ticket: W) -> None:
-        """Take out the ticket that `first` gave: it has its turn, which counts at the highest priority that waits."""
+        """Remove the ticket that `first` returned: it has its turn, which counts at the highest priority that waits."""
         self._levels[self._order[-1]].robin.charge(ticket.agent_id, ticket.weight)
         self.discard(ticket)
 
     def _note_age(self, priority: int, level: _Level[W]) -> None:
-        """Keep the order of the overdue, after a level's oldest ticket may have changed."""
+        """Update the order of the overdue, after a level's oldest ticket may have changed."""
         if not self._ageing_s:
             return
         age = (level.robin.oldest().since - priority * self._ageing_s, priority) if level.robin else None
@@ -245,10 +434,10 @@ class Priorities(Generic[W]):
 
 
 class Backpressure(Generic[W]):
-    """Counts what waits in the world and of each agent, and keeps those that wait for room to wait.
+    """Counts the waiting tickets of the world and of each agent, and keeps the deferred ones, which wait for room.
 
-    At most ``max_pending`` tickets are in, and ``max_pending_per_agent`` of one agent. Those deferred are not counted:
-    their callers hold them, and they hold their callers. Room that comes free goes round the agents that wait for it.
+    At most ``max_pending`` tickets are in, and ``max_pending_per_agent`` of one agent. Deferred tickets are not
+    counted, because each takes a waiting caller. Free room goes to the agents with deferred tickets in turn.
     """
 
     def __init__(self, config: OrchestratorConfig) -> None:
@@ -259,7 +448,7 @@ class Backpressure(Generic[W]):
         self._agents: dict[str, OrderedDict[int, W]] = {}
         self._deferred: dict[str, OrderedDict[W, None]] = {}
         self._deferred_count = 0
-        #: the agents with deferred tickets that are below their own bound, in turn
+        #: the agents with deferred tickets that are below their own bound, in the order of their turns
         self._open: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -267,22 +456,22 @@ class Backpressure(Generic[W]):
 
     @property
     def deferred(self) -> int:
-        """How many wait for room."""
+        """The number of tickets that wait for room."""
         return self._deferred_count
 
     def has_room(self, agent_id: str) -> bool:
-        """Tell whether a ticket of this agent may come in now: not before its deferred ones."""
+        """Return whether a ticket of this agent may come in now: not before its deferred ones."""
         return len(self._tickets) < self._most and agent_id not in self._deferred and not self._is_full(agent_id)
 
     def enter(self, ticket: W) -> None:
-        """Let a ticket in for which there is room."""
+        """Admit a ticket for which there is room."""
         self._tickets[ticket.number] = ticket
         self._agents.setdefault(ticket.agent_id, OrderedDict())[ticket.number] = ticket
         if self._is_full(ticket.agent_id):
             self._open.pop(ticket.agent_id, None)
 
     def leave(self, ticket: W) -> None:
-        """Let a ticket out that is in; `readmit` then fills its place."""
+        """Remove a ticket that was admitted; `readmit` then fills its place."""
         del self._tickets[ticket.number]
         tickets = self._agents[ticket.agent_id]
         del tickets[ticket.number]
@@ -292,19 +481,19 @@ class Backpressure(Generic[W]):
             self._open[ticket.agent_id] = None
 
     def oldest(self, agent_id: str) -> W:
-        """Return who has to go for a ticket of this agent: its own oldest at its bound, else the world's."""
+        """Return the ticket that makes room for one of this agent: its own oldest at its bound, else the world's."""
         tickets = self._agents[agent_id] if self._is_full(agent_id) else self._tickets
         return next(iter(tickets.values()))
 
     def defer(self, ticket: W) -> None:
-        """Let a ticket wait for room."""
+        """Defer a ticket until there is room."""
         self._deferred.setdefault(ticket.agent_id, OrderedDict())[ticket] = None
         self._deferred_count += 1
         if not self._is_full(ticket.agent_id):
             self._open[ticket.agent_id] = None
 
     def forget(self, ticket: W) -> None:
-        """Let a ticket go that waits for room."""
+        """Remove a deferred ticket."""
         tickets = self._deferred[ticket.agent_id]
         del tickets[ticket]
         self._deferred_count -= 1
@@ -313,7 +502,7 @@ class Backpressure(Generic[W]):
             self._open.pop(ticket.agent_id, None)
 
     def readmit(self) -> W | None:
-        """Return the deferred ticket that may come in next, which is deferred no more; None if there is none."""
+        """Remove and return the deferred ticket that may come in next; None if there is none."""
         if not self._open or len(self._tickets) >= self._most:
             return None
         agent_id = next(iter(self._open))
@@ -326,12 +515,16 @@ class Backpressure(Generic[W]):
         return len(self._agents.get(agent_id, ())) >= self._most_per_agent
 
 
+# -- turns: waiting for one's turn to be judged and written --------------------------------------------------------
+#
+# The Scheduler combines what stands above: it lets intents in, and wakes the one that is next.
+
 #: Shortest and longest sleep for a deadline, in seconds: a timer may fire a little before its time.
 _SLEEP: Final = (0.001, 3600.0)
 
 
 class _Waiter(Ticket):
-    """A ticket with the one who holds it. The result of ``told`` is None for a turn, else the error to raise."""
+    """A ticket with its caller. The result of ``told`` is None for a turn, else the error to raise."""
 
     __slots__ = ("place", "told", "turn")
 
@@ -371,9 +564,9 @@ class Turn:
 class Scheduler:
     """Gives turns, at most ``max_in_flight`` at once.
 
-    Whoever finds room has its turn at once, without yielding to the event loop. Else it waits in line, where the next
-    is chosen by priority, age and fairness (`Priorities`); if the line is full, the configuration's
-    ``backpressure_policy`` says who goes. A waiter that is cancelled leaves nothing behind. ``deadline_at`` is in
+    A caller that finds room has its turn at once, without yielding to the event loop. Otherwise it waits in line, where
+    the next is chosen by priority, age and fairness (`Priorities`); if the line is full, the configuration's
+    ``backpressure_policy`` decides which one leaves. A cancelled waiter leaves nothing behind. ``deadline_at`` is in
     seconds of ``clock``.
     """
 
@@ -388,17 +581,17 @@ class Scheduler:
 
     @property
     def in_flight(self) -> int:
-        """How many have their turn now."""
+        """The number of turns under way."""
         return self._in_flight
 
     @property
     def waiting(self) -> int:
-        """How many are in line; never more than ``max_pending``."""
+        """The number of waiters in line, never more than ``max_pending``."""
         return len(self._line)
 
     @property
     def deferred(self) -> int:
-        """How many wait for room in the line; only with the policy ``defer``."""
+        """The number of waiters for room in the line; only with the policy ``defer``."""
         return self._backpressure.deferred
 
     def turn(
@@ -418,7 +611,7 @@ class Scheduler:
         return Turn(self, agent_id, priority, weight, deadline_at, req_id)
 
     def try_begin(self, turn: Turn) -> bool:
-        """Begin a turn if there is room. Nobody is overtaken: while there is room, nobody waits."""
+        """Begin a turn if there is room. No waiter is overtaken: while there is room, none waits."""
         if turn.deadline_at is not None and self._clock() >= turn.deadline_at:
             raise self._too_late(turn, self._clock())
         if self._in_flight >= self._most:
@@ -488,7 +681,7 @@ class Scheduler:
         self._line.add(waiter)
 
     def _dismiss(self, waiter: _Waiter, error: SimulationError) -> None:
-        """Let a waiter go that has had no turn, and tell it why."""
+        """Remove a waiter that has had no turn, and tell it why."""
         self._remove(waiter)
         if not waiter.told.done():
             waiter.told.set_result(error)
@@ -503,7 +696,7 @@ class Scheduler:
         self._refill()
 
     def _refill(self) -> None:
-        """Let deferred ones in, as far as there is room."""
+        """Admit deferred waiters, as far as there is room."""
         while (waiter := self._backpressure.readmit()) is not None:
             self._enter(waiter)
 
@@ -513,7 +706,7 @@ class Scheduler:
 
 
 class _Timer:
-    """Calls once when a deadline has passed, as its clock tells it; never without a deadline."""
+    """Calls once when a deadline has passed by its clock; never without a deadline."""
 
     def __init__(self, clock: Callable[[], float], deadline_at: float | None, call: Callable[[], None]) -> None:
         self._clock = clock
@@ -523,7 +716,7 @@ class _Timer:
         self._sleep()
 
     def stop(self) -> None:
-        """Call no more."""
+        """Cancel the call."""
         if self._handle is not None:
             self._handle.cancel()
 
@@ -537,193 +730,3 @@ class _Timer:
         shortest, longest = _SLEEP
         loop = asyncio.get_running_loop()
         self._handle = loop.call_later(min(max(rest, shortest), longest), self._sleep)
-
-
-# -- quotas: how many intents and LLM tokens an agent may use ------------------------------------------------------
-#
-# Each quota of each agent is a token bucket. They count in one process and start full.
-
-QuotaType: TypeAlias = Literal["intents", "tokens"]
-
-#: Share of the capacity (or of 1) that may be missing in what still counts as enough. Sums of floats are not exact, and
-#: a caller who waited as long as it was told must not be refused for that. The debt stays in the bucket.
-_SLACK: Final = 1e-9
-#: How often a request may come again before it is charged anew. Retries are free, but one req_id is no way around.
-_RETRIES: Final = 10
-
-
-class TokenBucket:
-    """Holds up to ``capacity``, is full at first, and refills by ``refill_per_s`` each second of ``clock``.
-
-    In any time of t seconds it gives at most ``capacity + refill_per_s * t``, less what was given back.
-    """
-
-    __slots__ = ("_at", "_clock", "_level", "capacity", "refill_per_s")
-
-    def __init__(self, capacity: float, refill_per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        if not capacity > 0 or not refill_per_s >= 0:
-            raise ValueError("a bucket needs a capacity above 0 and a refill of at least 0")
-        self.capacity: Final = capacity
-        self.refill_per_s: Final = refill_per_s
-        self._clock = clock
-        self._level = float(capacity)
-        self._at = clock()
-
-    @property
-    def level(self) -> float:
-        """How much can be taken now."""
-        now = self._clock()
-        if now > self._at:
-            self._level = min(self.capacity, self._level + (now - self._at) * self.refill_per_s)
-            self._at = now
-        return self._level
-
-    def wait_for(self, amount: float) -> float:
-        """Return the seconds until so much can be taken: 0.0 for now, infinity for never."""
-        missing = amount - self.level
-        if missing <= _SLACK * max(self.capacity, 1.0) or amount <= 0:
-            return 0.0
-        if amount > self.capacity or not self.refill_per_s:
-            return math.inf
-        return missing / self.refill_per_s
-
-    def try_take(self, amount: float = 1.0) -> float:
-        """Take so much and give 0.0, or take nothing and give the seconds to wait (infinity: it never can be)."""
-        wait = self.wait_for(amount)
-        if not wait:
-            self.spend(amount)
-        return wait
-
-    def spend(self, amount: float) -> None:
-        """Take what `wait_for` has just said can be taken."""
-        self._level -= max(amount, 0)
-
-    def give_back(self, amount: float) -> None:
-        """Put back what was taken and not used; what is over the capacity is lost."""
-        self._level = min(self.capacity, self.level + amount)
-
-
-class QuotaStatus(NamedTuple):
-    """One quota of an agent as it stands (the fields of RateLimit-Policy and RateLimit, draft-ietf-httpapi-ratelimit).
-
-    ``limit``: how many can be used at once; ``window_s``: seconds in which so many are regained; ``remaining``: how
-    many can be used now; ``reset_s``: seconds until all can be used again.
-    """
-
-    quota_type: QuotaType
-    limit: int
-    window_s: float
-    remaining: int
-    reset_s: float
-
-
-class _Charge:
-    __slots__ = ("retries", "tokens")
-
-    def __init__(self, tokens: int) -> None:
-        self.tokens = tokens
-        self.retries = 0
-
-
-class Quotas:
-    """The quotas of all agents of one world: ``intents_per_s`` and ``token_budget`` of its configuration.
-
-    A request is charged once, however often it is tried again (short of a flood of retries). Bounded: buckets that have
-    refilled are dropped, and so are the least recently used ones beyond twice ``max_agents``; of past requests as many
-    are known as ``memory.max_remembered_requests``.
-    """
-
-    def __init__(self, config: OrchestratorConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        #: capacity and refill of each quota that is set
-        self._rates: dict[QuotaType, tuple[int, float]] = {}
-        if config.intents_per_s:
-            self._rates["intents"] = (config.intent_capacity, config.intents_per_s)
-        if config.token_budget:
-            self._rates["tokens"] = (config.token_budget, config.token_refill_per_s)
-        self._most_agents = 2 * config.max_agents
-        self._agents: OrderedDict[str, dict[QuotaType, TokenBucket]] = OrderedDict()
-        self._charges: Lru[tuple[str, str], _Charge] = Lru(config.memory.max_remembered_requests)
-
-    def __len__(self) -> int:
-        """Return how many agents have buckets."""
-        return len(self._agents)
-
-    def charge(self, agent_id: str, req_id: str, tokens: int = 0) -> bool:
-        """Charge a request of ``tokens`` LLM tokens, unless it was charged before; a larger one pays the difference.
-
-        Tell whether it is charged by this call.
-        Raises QuotaExceededError, and charges nothing, if a quota does not last: the one that takes longest to refill.
-        Its ``retry_after_s`` is None if it never lasts for so many tokens.
-        """
-        if not self._rates:
-            return False
-        key = (agent_id, req_id)
-        charge = self._charges.get(key)
-        if charge is None or charge.retries >= _RETRIES:
-            self._take(agent_id, 1, tokens)
-            self._charges[key] = _Charge(tokens)
-            return True
-        if tokens > charge.tokens:
-            self._take(agent_id, 0, tokens - charge.tokens)
-            charge.tokens = tokens
-        charge.retries += 1
-        self._charges.move_to_end(key)
-        return False
-
-    def refund(self, agent_id: str, req_id: str) -> None:
-        """Take back the charge of a request that came to nothing by no fault of the agent; unknown ones are let be."""
-        charge = self._charges.pop((agent_id, req_id), None)
-        buckets = self._agents.get(agent_id)
-        if charge is None or buckets is None:
-            return
-        for quota_type, bucket in buckets.items():
-            bucket.give_back(1 if quota_type == "intents" else charge.tokens)
-
-    def status(self, agent_id: str) -> list[QuotaStatus]:
-        """Return the agent's quotas as they stand; nothing where none is set."""
-        buckets = self._agents.get(agent_id)
-        result = []
-        for quota_type, (capacity, refill_per_s) in self._rates.items():
-            level = float(capacity) if buckets is None else buckets[quota_type].level
-            result.append(
-                QuotaStatus(
-                    quota_type,
-                    limit=capacity,
-                    window_s=capacity / refill_per_s,
-                    remaining=max(0, math.floor(level + _SLACK * capacity)),
-                    reset_s=(capacity - level) / refill_per_s,
-                )
-            )
-        return result
-
-    def _take(self, agent_id: str, intents: int, tokens: int) -> None:
-        """Take from both buckets or from none."""
-        buckets = self._agents.get(agent_id)
-        if buckets is None:
-            buckets = self._add(agent_id)
-        else:
-            self._agents.move_to_end(agent_id)
-        longest = 0.0
-        lacking: QuotaType = "intents"
-        for quota_type, bucket in buckets.items():
-            wait = bucket.wait_for(intents if quota_type == "intents" else tokens)
-            if wait > longest:
-                longest, lacking = wait, quota_type
-        if longest:
-            limit = self._rates[lacking][0]
-            raise QuotaExceededError(agent_id, lacking, limit, None if math.isinf(longest) else longest)
-        for quota_type, bucket in buckets.items():
-            bucket.spend(intents if quota_type == "intents" else tokens)
-
-    def _add(self, agent_id: str) -> dict[QuotaType, TokenBucket]:
-        """Make an agent's buckets; for them go those of others that are as good as new, the longest unused first."""
-        while self._agents:
-            oldest = next(iter(self._agents))
-            full = all(bucket.level >= bucket.capacity for bucket in self._agents[oldest].values())
-            if not full and len(self._agents) < self._most_agents:
-                break
-            del self._agents[oldest]
-        buckets = {name: TokenBucket(*rate, self._clock) for name, rate in self._rates.items()}
-        self._agents[agent_id] = buckets
-        return buckets

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from worldledger_service.store.event_log import EventLog
 
 
-#: Sightings of an agent that are kept, and most where somebody needs more of them.
+#: Sightings of an agent that are kept, and the most that are kept if more are needed.
 _KEPT: Final = 1024
 _MOST: Final = 16_384
 #: Effects of the first stretch that older sightings are looked for in; each one after it has twice as many.
@@ -77,7 +77,7 @@ class Record:
         return len(self._sights)
 
     def take(self, sight: Sight) -> None:
-        """Take the next one; one that is known already, or older than what is known, changes nothing."""
+        """Add the next one; one that is known already, or older than the known ones, changes nothing."""
         sights = self._sights
         self.coming.pop(sight.seq, None)
         if sight.seq <= self.known_from:
@@ -101,7 +101,7 @@ class Record:
 
     @contextmanager
     def growing(self, most: int) -> Iterator[None]:
-        """Let none go until the end of the block, and from then on keep so many, within bounds."""
+        """Drop none until the end of the block, and from then on keep so many, within bounds."""
         self._most = max(self._most, min(most, _MOST))
         self._growing += 1
         try:
@@ -116,7 +116,7 @@ class Record:
         return self._lock
 
     def begin_at(self, known_from: int, sights: Sequence[Sight]) -> None:
-        """Take those between ``known_from`` and where the record has begun so far."""
+        """Add those between ``known_from`` and the present beginning of the record."""
         self._sights.extendleft(reversed(sights))
         self.known_from = known_from
 
@@ -157,7 +157,7 @@ class Watch:
         self._became_stale = became_stale
         self._counted_to = context_seq
         self._count = 0
-        # What is told of its staleness has no need of the seqs of those that counted, but for the newest.
+        # Of the sightings that counted, only the seq of the newest is reported.
         keeps = 1 if became_stale is not None or staleness.threshold is None else staleness.threshold + 1
         self._latest: deque[int] = deque(maxlen=keeps)
 
@@ -187,7 +187,7 @@ class Watch:
                 self._look()
 
     def over(self, sights: Sequence[Sight]) -> bool:
-        """Tell whether these alone, the latest there are, make it stale."""
+        """Return whether these alone, the latest ones, make it stale."""
         threshold = self.staleness.threshold
         return threshold is not None and sum(map(self._counts, sights)) > threshold
 
@@ -232,7 +232,7 @@ class Sightings:
     # -- what happens --------------------------------------------------------------------------------------
 
     def arrived(self, attachment: Attachment, sight: Sight | None) -> None:
-        """Take note of what an agent may know of from now on."""
+        """Note what an agent may know from now on."""
         if sight is None:
             return
         attachment.sightings.take(sight)
@@ -315,7 +315,7 @@ class Sightings:
                 if self._follower.error is not None:
                     return
                 log.debug("sightings are counted later", agent_id=watch.agent_id, error=error.message)
-            except SimulationError as error:  # who is let go is told so
+            except SimulationError as error:  # its agent is detached, and was told so
                 log.debug("sightings are not counted", agent_id=watch.agent_id, error=error.message)
                 return
             else:
@@ -323,7 +323,7 @@ class Sightings:
             await asyncio.sleep(_PAUSE)
 
     async def _reach_back(self, attachment: Attachment, seq: int, stretch: int) -> None:
-        """Add the sightings of a stretch before those that are known; further back than ``seq`` nobody asks."""
+        """Add the sightings of a stretch before the known ones; none before ``seq`` are needed."""
         record, agent_id = attachment.sightings, attachment.agent_id
         known = self._follower.views.fold.state.metadata["agents"].get(agent_id)
         registered_seq = 0 if known is None else known["registered_seq"]
@@ -369,7 +369,7 @@ class Sightings:
         return due
 
     async def close(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         for timer in self._late:
             timer.cancel()
         for task in self._counting:
@@ -399,7 +399,7 @@ def sights_of(effect: Effect, sightings: Sequence[Sighting]) -> list[Sight | Non
 
 
 class StalenessSettings:
-    """Says what holds in one world, and sets it anew by the effect WorldStalenessSet."""
+    """Reads the settings of one world, and changes them by the effect WorldStalenessSet."""
 
     def __init__(self, event_log: EventLog, follower: ViewFollower, config: OrchestratorConfig) -> None:
         self._log = event_log

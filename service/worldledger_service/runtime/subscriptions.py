@@ -33,12 +33,12 @@ class _Queued(NamedTuple):
 class Subscription:
     """One reader's queue of an agent's deltas. Get it from `Orchestrator.subscribe`; close it when done.
 
-    ``view_seq`` is that of the last delta that was given out (at first, where it begins); ``view`` is the view that
-    the first delta applies to, where the reader did not bring one.
+    ``view_seq`` is that of the last delta that was returned (at first, where it begins); ``view`` is the view that the
+    first delta applies to, if the reader did not bring one.
 
-    A reader that does not keep up holds no more than ``most`` deltas: then the older half becomes one, which says how
-    many it stands for (``collapsed``) and how many of their events it leaves out (``events_dropped``). Where its patch
-    would have more than ``max_patch_ops`` operations, all that is queued becomes one that replaces the whole view.
+    A reader that does not keep up holds no more than ``most`` deltas: then the older half is merged into one, which
+    says how many it stands for (``collapsed``) and how many of their events it leaves out (``events_dropped``). If its
+    patch would have more than ``max_patch_ops`` operations, the whole queue becomes one delta that replaces the view.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Subscription:
         return self._instead(queued, delta)
 
     def _replace(self, queued: Sequence[_Queued]) -> _Queued:
-        """Have one delta with what happened in all that is queued, and the view after it instead of patches."""
+        """Replace the queue by one delta with all its events, and the view after it instead of patches."""
         view = self.source().view(self.agent_id)
         patch = replacing(view.visible_entities, view.visible_relationships)
         return self._instead(queued, ObservationDelta(collapse([each.delta for each in queued]), patches=patch))
@@ -139,7 +139,7 @@ class Subscription:
         return due
 
     def close(self) -> None:
-        """Let it go; who waits is told. Doing it twice does no harm."""
+        """Close it; a waiting reader is told. Closing twice does no harm."""
         self._queue.close()
         self._on_close(self)
 

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 #: Seconds that an intent waits for this process to see the tick before its own.
 _PATIENCE: Final = 2.0
-#: Seconds between two tries to learn what a tick has decided, while the database is away.
+#: Seconds between two attempts to read what a tick has decided, while the database is away.
 _PAUSE: Final = (0.05, 2.0)
 
-#: What became of an intent that was to be held.
+#: The outcome of an intent that was to be held.
 Answer: TypeAlias = Held | Accepted | SimulationError
 
 log = structlog.get_logger("worldledger.runtime")
@@ -90,7 +90,7 @@ class Ticks:
         self._default_priority = config.default_priority
         self._limits = Limits(config.max_pending, config.max_pending_per_agent)
         self._open: OpenTick | None = None
-        #: what those who wait are told while the time authority is silent
+        #: the error for waiting callers while the time authority is silent
         self._silent: AuthoritySilentError | None = None
         self._waiters: dict[Key, list[_Waiter]] = {}
         self._telling: set[asyncio.Task[None]] = set()
@@ -99,7 +99,7 @@ class Ticks:
 
     @property
     def waiting(self) -> int:
-        """How many wait for what a tick decides."""
+        """The number of callers that wait for a tick's decision."""
         return sum(map(len, self._waiters.values()))
 
     # -- holding -------------------------------------------------------------------------------------------
@@ -283,9 +283,9 @@ class Ticks:
                 del self._waiters[key]
 
     def authority_silent(self, error: AuthoritySilentError | None) -> None:
-        """Take note that the time authority is silent, or is heard again (None).
+        """Note that the time authority is silent, or is heard again (None).
 
-        Those who wait for what the open tick decides are told; what they submitted stays held for it.
+        Callers that wait for the open tick's decision are told; their intents stay held for it.
         """
         self._silent = error
         if error is None:
@@ -296,7 +296,7 @@ class Ticks:
                     waiter.tell(error)
 
     def seen(self, effect: Effect) -> None:
-        """Take note of an effect that was folded here: an intent that is waited for, or the end of a tick."""
+        """Note an effect that was folded here: of an intent that is waited for, or the end of a tick."""
         if self._waiters and effect["req_id"] is not None:
             for waiter in self._waiters.get((effect["source_id"], effect["req_id"]), ()):
                 accepted = Accepted(effect["uuid"], global_seq=effect["global_seq"], req_id=effect["req_id"])
@@ -304,7 +304,7 @@ class Ticks:
         if effect["kind"] != TIME_SET_KIND or type(number := effect["payload"].get("tick")) is not int:
             return
         self._open = OpenTick(number + 1, effect["global_seq"], effect["sim_time"], effect["source_id"])
-        # What it has not accepted it has refused; why stands with the intent.
+        # Intents that it has not accepted it has refused; the reason is stored with the intent.
         asked = [
             key
             for key, waiters in self._waiters.items()
@@ -319,7 +319,7 @@ class Ticks:
         task.add_done_callback(self._telling.discard)
 
     async def _tell(self, keys: Sequence[Key]) -> None:
-        """Tell those who wait for these requests what a tick has decided."""
+        """Tell the callers of these requests what a tick has decided."""
         backoff = Backoff(*_PAUSE)
         while True:
             try:
@@ -339,14 +339,14 @@ class Ticks:
                     waiter.tell(_decided(key, answer, replayed=False))
 
     def close(self) -> None:
-        """Tell all who wait that nobody here will know; what is held stays so."""
+        """Tell all waiting callers that no answer will come here; held intents stay held."""
         self._closed = True
         for task in self._telling:
             task.cancel()
         self.tell_all(_closing())
 
     def tell_all(self, error: SimulationError) -> None:
-        """Tell all who wait for a tick that they need not; what is held stays so."""
+        """Release all callers that wait for a tick; held intents stay held."""
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.tell(error)
@@ -428,7 +428,7 @@ class _Closing(Closing):
 
 
 class _Quotas:
-    """What each agent has used of its quotas in one tick: every tick begins with all of them."""
+    """The use of each agent's quotas in one tick: every tick begins with full quotas."""
 
     def __init__(self, config: OrchestratorConfig) -> None:
         self._intents = config.intent_capacity if config.intents_per_s else None

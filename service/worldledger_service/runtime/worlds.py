@@ -1,4 +1,4 @@
-"""The worlds that a service has open: each is opened when its first agent comes, and closed when none is left."""
+"""The open worlds of a service: each is opened for its first agent, and closed when no agent is left."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store
     from worldledger_service.store.watch import HeadWatcher
 
-#: Worlds that stay open though nobody needs them at the moment.
+#: Worlds that stay open without being in use.
 _IDLE: Final = 64
-#: Seconds for which a world stays open after somebody has asked for it, who may be about to need it.
+#: Seconds for which a world stays open after it was requested, because it may be used at once.
 _GRACE: Final = 30.0
 
 log = structlog.get_logger("worldledger.runtime")
 
 
 class _Open:
-    """An open world, what closes it, and when somebody last asked for it (by the event loop's clock)."""
+    """An open world, the stack that closes it, and when it was last requested (by the event loop's clock)."""
 
     __slots__ = ("asked_at", "stack", "world")
 
@@ -42,7 +42,7 @@ class _Open:
 class Worlds:
     """Opens the orchestrators of a process, one for each world.
 
-    ``idle``: how many stay open though nobody needs them; ``grace``: seconds for which each does after it was given.
+    ``idle``: how many stay open without being in use; ``grace``: seconds for which each stays open after a request.
     """
 
     def __init__(self, store: Store, watcher: HeadWatcher, *, idle: int = _IDLE, grace: float = _GRACE) -> None:
@@ -96,7 +96,7 @@ class Worlds:
         return found.world
 
     def _let_go(self, now: float) -> None:
-        """Close the worlds that nobody has needed for the longest time, as far as there are too many."""
+        """Close the worlds that were not in use for the longest time, down to the limit."""
         surplus = len(self._open) - self._idle
         for world_id, each in list(self._open.items()):
             if surplus <= 0 or each.asked_at > now - self._grace:
