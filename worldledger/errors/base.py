@@ -1,4 +1,4 @@
-"""The root of the error tree, and what a caller can do about an error."""
+"""The root of the error tree, and the actions that a caller can take after an error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class RecoveryAction(Enum):
-    """What a caller can do about an error (docs/reference/contracts.md, "Errors and recovery")."""
+    """The action that a caller can take after an error (docs/reference/contracts.md, "Errors and recovery")."""
 
     RETRY = "retry"
     ABORT = "abort"

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from worldledger.errors.log import InvalidConfigError
 
-#: Where something stands: the keys and indexes on the way there.
+#: A place in a configuration: the keys and indexes on the way there.
 Path = tuple[str | int, ...]
 
 
-#: Most problems of one configuration that are told.
+#: Most problems of one configuration that are listed.
 MOST_TOLD: Final = 100
 #: A key that can stand in a dotted path as it is.
 _PLAIN: Final = re.compile(r'[^.\[\]"]+\Z')
@@ -26,9 +26,9 @@ class _Dotted(str):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a configuration.
+    """One fault of a configuration.
 
-    ``path`` has the keys on the way; ``file``, ``line`` and ``column`` (from 1 on) are there where it came from a file.
+    ``path`` has the keys on the way; ``file``, ``line`` and ``column`` (from 1 on) are set if it came from a file.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 
 
 def summed_up(problems: Sequence[Problem]) -> Sequence[Problem]:
-    """Return the first problems, and one that says how many more there are where they are very many."""
+    """Return the first problems; if there are very many, the last one says how many more."""
     more = len(problems) - MOST_TOLD
     if more <= 0:
         return problems
@@ -47,22 +47,22 @@ def summed_up(problems: Sequence[Problem]) -> Sequence[Problem]:
 
 
 class InvalidDefinitionError(InvalidConfigError):
-    """Variables that cannot be defined so; details: ``problems``, each with ``path`` and ``message``.
+    """An invalid definition of variables; details: ``problems``, each with ``path`` and ``message``.
 
-    The text has the first MOST_TOLD of them, and how many more there are.
+    The text has the first MOST_TOLD of them, and the number of the others.
     """
 
     code: ClassVar[str] = "invalid_definition"
 
     def __init__(self, problems: Iterable[Problem | Mapping[str, Any]], message: str | None = None) -> None:
-        """Take the problems; as ``details`` has them, too, where the paths are written out (so they come by wire)."""
+        """Make the error of problems, or of their ``details``, in which paths are written out, as they come by wire."""
         self.problems: Sequence[Problem] = tuple(map(_problem, problems))
         text = "\n".join(map(told, summed_up(self.problems))) if message is None else message
         super().__init__(text, problems=[_details(problem) for problem in self.problems])
 
 
 class CircularSchemaError(InvalidDefinitionError):
-    """A schema that contains itself; the message has the cycle, its fields and what can be done."""
+    """A schema that contains itself; the message has the cycle, its fields and a remedy."""
 
     code: ClassVar[str] = "circular_schema"
 
@@ -80,7 +80,7 @@ def dotted(path: Sequence[str | int]) -> str:
 
 
 def stepped(path: str, key: str | int) -> str:
-    """Return the dotted path of a member of what stands at a dotted path; "" is the whole.
+    """Return the dotted path of a member of the value at a dotted path; "" is the whole.
 
     So that no two places have one path, a key with a dot, bracket or quote in it, or with nothing, is written as JSON:
     ``prices["a.b"]``.
@@ -97,14 +97,14 @@ def stepped(path: str, key: str | int) -> str:
 
 
 def worded(path: Sequence[str | int], message: str) -> str:
-    """Return what is wrong at a path: of what exceeds a size its field is told at the end."""
+    """Return the message of a problem; one about a value that exceeds a size names its field at the end."""
     if path and " exceeds maximum " in message and " at field '" not in message:
         return f"{message} at field '{dotted(path)}'"
     return message
 
 
 def told(problem: Problem) -> str:
-    """Write a problem as one line: ``FILE:LINE:COLUMN: PATH: MESSAGE``, what is not known left out."""
+    """Write a problem as one line: ``FILE:LINE:COLUMN: PATH: MESSAGE``, without the unknown parts."""
     place = [str(part) for part in (problem.file, problem.line, problem.column) if part is not None]
     head = [":".join(place)] if place else []
     if problem.path:

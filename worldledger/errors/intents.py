@@ -12,11 +12,11 @@ from worldledger.errors.base import RecoveryAction, SimulationError
 from worldledger.errors.log import InvalidEffectError
 from worldledger.near import meant
 
-# -- intents: what is wrong with one, or with the moment at which it came ----------------------------------
+# -- intents: their faults, and those of the moment at which they come ---------------------------------------
 
 
 class InvalidIntentError(InvalidEffectError):
-    """An intent whose shape or payload is not what its kind asks for; details: ``path``, ``index`` in a list."""
+    """An intent whose shape or payload does not fit its kind; details: ``path``, ``index`` in a list."""
 
     code = "invalid_intent"
     what = "intent"
@@ -43,7 +43,7 @@ class ValidatorError(SimulationError):
 
 
 class StaleContextError(SimulationError):
-    """Too much was shown to an agent since the view that its intent was made from.
+    """Too much was shown to an agent since the view on which its intent is based.
 
     ``expected_seq`` is the oldest context that would pass now. Details name the ``setting`` that decided ("intent",
     "generation", "agent" or "world"), its ``staleness_threshold``, and the ``interrupt_policy``.
@@ -82,9 +82,9 @@ class StaleContextError(SimulationError):
 
 
 class IntentConflictError(SimulationError):
-    """An intent says of the world what is no longer so; details: ``req_id``, ``agent_id``, ``conflicting_effects``.
+    """An intent assumes what has changed in the world; details: ``req_id``, ``agent_id``, ``conflicting_effects``.
 
-    ``conflicting_effects`` are the effects since the intent's context_seq that made it so, as far as the agent observed
+    ``conflicting_effects`` are the effects since the intent's context_seq that changed it, as far as the agent observed
     them: the attribute has the events as they were shown, the details name each by ``global_seq``, ``kind`` and
     ``source_id``.
     """
@@ -139,7 +139,7 @@ class DeadlineExceededError(SimulationError):
 class QuotaExceededError(SimulationError):
     """An agent has used up a quota; details: ``agent_id``, ``quota_type``, ``limit``, ``retry_after_s``.
 
-    ``retry_after_s``: seconds until the quota has refilled far enough; absent where waiting will not help.
+    ``retry_after_s``: seconds until the quota has refilled far enough; absent if waiting does not help.
     """
 
     code = "quota_exceeded"
@@ -161,16 +161,16 @@ class QuotaExceededError(SimulationError):
 
 
 class BackpressureError(SimulationError):
-    """Too many intents wait, and this one was let go; details: ``agent_id``, ``policy``.
+    """Too many intents wait, and this one was dropped; details: ``agent_id``, ``policy``.
 
-    Under ``shed_oldest`` (then with that recovery) newer ones took its place, so there may be no need of it any more.
+    Under ``shed_oldest`` (then with that recovery) newer ones took its place, so it may no longer be needed.
     """
 
     code = "backpressure"
     recovery = RecoveryAction.RETRY_WITH_DELAY
 
     def __init__(self, agent_id: str, policy: str) -> None:
-        what = f"too many intents are waiting; this one of {agent_id!r} was let go (policy {policy})"
+        what = f"too many intents are waiting; this one of {agent_id!r} was dropped (policy {policy})"
         super().__init__(what, agent_id=agent_id, policy=policy)
         self.agent_id = agent_id
         self.policy = policy
@@ -179,15 +179,16 @@ class BackpressureError(SimulationError):
 
 
 class CircuitBreakerOpenError(SimulationError):
-    """What failed, or does not answer, is left alone for a while, and nothing is tried; details: ``retry_after_s``."""
+    """Calls have failed or are not answered, so none is tried for a while; details: ``retry_after_s``."""
 
     code = "circuit_open"
     recovery = RecoveryAction.RETRY_WITH_DELAY
 
     def __init__(self, retry_after_s: float | None = None) -> None:
-        when = "" if retry_after_s is None else f"; it is tried again in {retry_after_s:.3g} s"
+        when = "" if retry_after_s is None else f"; try again in {retry_after_s:.3g} s"
         super().__init__(
-            f"this has failed, or does not answer, and is left alone for a while{when}", retry_after_s=retry_after_s
+            f"earlier calls have failed or are not answered, so none is tried for a while{when}",
+            retry_after_s=retry_after_s,
         )
         self.retry_after_s = retry_after_s
 
@@ -198,8 +199,8 @@ class CircuitBreakerOpenError(SimulationError):
 class UnknownAgentError(SimulationError):
     """No agent of that name is registered in the world, or none was at a moment; details: ``agent_id``, ``world_id``.
 
-    Of a moment, which ``global_seq`` tells, ``registered_seq`` is there where the agent was registered later. ``near``
-    has the names of agents that are like it.
+    For a moment, ``global_seq`` is its seq, and ``registered_seq`` is set if the agent was registered later. ``near``
+    has similar names of agents.
     """
 
     code = "unknown_agent"
@@ -238,7 +239,7 @@ class TooManyAgentsError(SimulationError):
 
 
 class UnregisteredPolicyError(SimulationError):
-    """A policy or latency model that is not registered; the message says how to. Details: ``name``, ``known``."""
+    """A policy or latency model is not registered; the message says how to. Details: ``name``, ``known``."""
 
     code = "unregistered_policy"
     recovery = RecoveryAction.MODIFY_INTENT
@@ -257,15 +258,15 @@ class InvalidPolicyError(SimulationError):
 
 
 class PolicyFailedError(SimulationError):
-    """An agent's policy has raised something, so that it cannot be said what the agent sees; details: ``agent_id``.
+    """An agent's policy raised an error, so the agent's view is not known; details: ``agent_id``.
 
-    Registering the agent anew with a policy that works is the remedy.
+    Register the agent again with a policy that works.
     """
 
     code = "policy_failed"
 
     def __init__(self, agent_id: str, error: Exception | str) -> None:
-        # No more than the class: what an exception says may be hidden from the agent.
+        # No more than the class: the text of an exception may hold what is hidden from the agent.
         why = error if isinstance(error, str) else type(error).__name__
         super().__init__(f"the policy of agent {agent_id!r} failed ({why})", agent_id=agent_id)
         self.agent_id = agent_id
@@ -283,7 +284,7 @@ class UnknownGenerationError(SimulationError):
 
 
 class QueueClosedError(SimulationError):
-    """A handle, a subscription or a queue was closed: nothing is taken from it or put into it any more."""
+    """A handle, a subscription or a queue was closed: nothing can be taken from it or put into it."""
 
     code = "closed"
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from worldledger.errors.base import RecoveryAction, SimulationError
 
-# -- what a caller sent ------------------------------------------------------------------------------------
+# -- drafts -------------------------------------------------------------------------------------------------
 
 
 class InvalidEffectError(SimulationError):
@@ -14,7 +14,7 @@ class InvalidEffectError(SimulationError):
 
     code = "invalid_effect"
     recovery = RecoveryAction.MODIFY_INTENT
-    #: What is refused, in the message's words.
+    #: The name of the refused thing in the message.
     what: ClassVar[str] = "draft"
 
     def __init__(self, reason: str, path: str = "$", index: int | None = None, **details: Any) -> None:
@@ -37,7 +37,7 @@ class EffectTooLargeError(InvalidEffectError):
 
 
 class ReservedKindError(InvalidEffectError):
-    """A client posted one of the system kinds, or the service's own source_id: the service alone writes those."""
+    """A client posted one of the system kinds, or the service's own source_id, which only the service writes."""
 
     code = "reserved_kind"
 
@@ -75,7 +75,7 @@ class TimeAuthorityHeldError(TimeAuthorityError):
 
 
 class AuthoritySilentError(SimulationError):
-    """The adapter that has the time authority is silent, so that there is no tick to wait for.
+    """The adapter that has the time authority is silent, so no tick can be waited for.
 
     Details: ``time_authority``, ``last_tick_seq``, ``reason``. A tick ends it, or another authority.
     """
@@ -104,7 +104,7 @@ class RequestConflictError(SimulationError):
 class WorldNotFoundError(SimulationError):
     """No world of that name in this database.
 
-    Details: ``near``, the names that are like it among the 200 before and the 200 after it in the order of names.
+    Details: ``near``, similar names among the 200 before and the 200 after it in the order of names.
     """
 
     code = "world_not_found"
@@ -168,7 +168,7 @@ class InvalidConfigError(SimulationError):
 
 
 class FileRefusedError(SimulationError):
-    """A file that is not what it should be; details: ``file``, ``line``, ``game``."""
+    """A file with invalid contents; details: ``file``, ``line``, ``game``."""
 
     code = "file_refused"
 
@@ -185,7 +185,7 @@ class TamperedError(SimulationError):
 
 
 class FoldError(SimulationError):
-    """A ruleset failed on an effect, so there is no state from there on; details: ``world_id``, ``global_seq``."""
+    """A ruleset failed on an effect, so the world has no state from there on; details: ``world_id``, ``global_seq``."""
 
     code = "fold_failed"
 
@@ -217,14 +217,14 @@ class EmbeddedServerError(SimulationError):
 
 
 class OverloadedError(SimulationError):
-    """More is waiting than the configured limit: appends, bodies of requests, or connections."""
+    """More appends, bodies of requests or connections wait than the configured limit allows."""
 
     code = "overloaded"
     recovery = RecoveryAction.RETRY_WITH_DELAY
 
 
 class ExtraMissingError(SimulationError):
-    """Something that is not installed with the package itself; details: ``package``, ``extra``."""
+    """A package is needed that only an extra installs; details: ``package``, ``extra``."""
 
     code = "extra_missing"
 
@@ -236,10 +236,10 @@ class ExtraMissingError(SimulationError):
 
 
 class RateLimitedError(SimulationError):
-    """An address has asked a service too often; details: ``limit``, ``window_s``, ``retry_after_s``.
+    """An address has sent too many requests; details: ``limit``, ``window_s``, ``retry_after_s``.
 
-    That many requests are taken within so many seconds, and the next one after ``retry_after_s``. Nothing of a refused
-    request was carried out.
+    At most ``limit`` requests are accepted within ``window_s`` seconds, and the next one after ``retry_after_s``. A
+    refused request has no effect.
     """
 
     code = "rate_limited"
@@ -252,8 +252,8 @@ class RateLimitedError(SimulationError):
 class QueryRefusedError(SimulationError):
     """A query that cannot be run; details: ``sqlstate``, ``position``, ``line``, ``column``, ``hint``, ``parameter``.
 
-    ``position`` is the character of the query, from 1 on, at which it goes wrong; ``line`` and ``column`` say the same.
-    They are there where the database tells, and ``parameter`` where it is a parameter's value that goes wrong.
+    ``position`` is the character of the query, from 1 on, at which the error is; ``line`` and ``column`` say the same.
+    They are set if the database reports them, and ``parameter`` if the value of a parameter is at fault.
     """
 
     code: ClassVar[str] = "query_refused"
@@ -261,7 +261,7 @@ class QueryRefusedError(SimulationError):
 
 
 class QueryTimeoutError(SimulationError):
-    """A query that did not end in the time that it had; details: ``timeout_s``."""
+    """A query that did not end within its time; details: ``timeout_s``."""
 
     code: ClassVar[str] = "query_timeout"
     recovery = RecoveryAction.MODIFY_INTENT

@@ -79,10 +79,10 @@ class Registration(Body):
 
     agent_id: Word
     policy: Annotated[ObservationPolicy | None, PlainValidator(_policy, json_schema_input_type=PolicySpec | None)] = (
-        Field(default=None, description="What it sees; everything if null.")
+        Field(default=None, description="The part of the world that it sees; everything if null.")
     )
     permissions: Annotated[list[Word], Field(max_length=MAX_PERMISSIONS)] | None = Field(
-        default=None, description="What it may do; the usual five if null."
+        default=None, description="The kinds of actions that it may take; the usual five if null."
     )
     weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)] | None = Field(
         default=None, description="Its share among those that wait; 1 if null."

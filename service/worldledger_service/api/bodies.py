@@ -32,22 +32,22 @@ class Room:
     def __init__(self) -> None:
         self._taken = 0
         self._alone = asyncio.Lock()
-        self._nobody = asyncio.Event()
-        self._nobody.set()
+        self._none = asyncio.Event()
+        self._none.set()
 
     async def take(self, size: int) -> tuple[bool, Callable[[], None]]:
-        """Wait for room for a body of ``size`` bytes; return whether it is plenty, and what gives it back.
+        """Wait for room for a body of ``size`` bytes; return whether it is plenty, and a function that gives it back.
 
-        Who finds too little waits until the others have given theirs back, and is then alone.
+        A body for which there is too little room waits until the others have given theirs back, and is then alone.
         """
         needed = _PER_BYTE * size
         if not self._alone.locked() and _has_room(self._taken + needed):
             self._taken += needed
-            self._nobody.clear()
+            self._none.clear()
             return True, partial(self._give_back, needed)
         await self._alone.acquire()
         try:
-            await self._nobody.wait()
+            await self._none.wait()
             return _has_room(needed), self._alone.release
         except BaseException:
             self._alone.release()
@@ -56,7 +56,7 @@ class Room:
     def _give_back(self, needed: int) -> None:
         self._taken -= needed
         if not self._taken:
-            self._nobody.set()
+            self._none.set()
 
 
 def check_room(value: Any) -> None:
@@ -85,7 +85,7 @@ def _needed(value: Any) -> int:
 
 
 def _has_room(size: int) -> bool:
-    """Tell whether the process could have so much more address space."""
+    """Return whether the process could have so much more address space."""
     try:
         mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except (OSError, OverflowError):

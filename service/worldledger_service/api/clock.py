@@ -59,14 +59,14 @@ class Tick(Body):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"adapter": "unity", "sim_time": 12.5}]})
 
-    adapter: str = Field(json_schema_extra=_ADAPTER, description="Who has the authority.")
+    adapter: str = Field(json_schema_extra=_ADAPTER, description="The adapter that has the authority.")
     sim_time: Seconds = Field(
         description="Seconds of the adapter's own time; with its offset never lower than the world's."
     )
 
 
 class TickClosing(Body):
-    """Who closes a tick."""
+    """The closing of a tick."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"source": "referee"}]})
 
@@ -77,7 +77,7 @@ class TickClosing(Body):
 
 
 class ClosedTick(Shape):
-    """What is told of a tick of a world that is ordered by ticks, once it is closed."""
+    """A closed tick of a world that is ordered by ticks."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_CLOSED]})
 
@@ -91,7 +91,7 @@ class ClosedTick(Shape):
 
 
 class TimeAuthority(Body):
-    """Who is to set sim_time."""
+    """A request to change the authority that sets sim_time."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"authority": "unity"}]})
 
@@ -110,7 +110,7 @@ class TimeAuthority(Body):
 
 
 class AuthoritySilence(Shape):
-    """That the adapter with the time authority is not heard any more."""
+    """The silence of the adapter that has the time authority."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_SILENCE]})
 
@@ -123,7 +123,7 @@ class AuthoritySilence(Shape):
 
 
 class TimeAuthorityNow(Shape):
-    """Who sets sim_time."""
+    """The authority that sets sim_time."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -135,21 +135,21 @@ class TimeAuthorityNow(Shape):
     )
 
     authority: str = Field(description="`wall` (the clock), `client` (any draft) or the name of an adapter.")
-    offset: float = Field(description="What is added to the authority's own time: sim_time is the sum.")
+    offset: float = Field(description="The number that is added to the authority's own time: sim_time is the sum.")
     since_seq: GlobalSeq = Field(description="The effect that named it.")
     last_tick_seq: GlobalSeq | None = Field(description="The last tick since then.")
     silence: AuthoritySilence | None = Field(description="That it is not heard any more, until its next tick.")
 
 
 class TimeAuthoritySet(Shape):
-    """Who sets sim_time, and from which effect on."""
+    """The new authority that sets sim_time, and the effect from which it does."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"authority": "unity", "offset": 12.5, "global_seq": 43}]}
     )
 
     authority: str = Field(description="`none` (or `wall`), `client` or the name of an adapter, as it was asked for.")
-    offset: float = Field(description="What is added to the authority's own time: sim_time is the sum.")
+    offset: float = Field(description="The number that is added to the authority's own time: sim_time is the sum.")
     global_seq: GlobalSeq
 
 
@@ -208,15 +208,15 @@ async def close_tick(request: Request, world: WorldName, body: TickClosing) -> R
 @router.get(
     "/v1/worlds/{world}/time-authority",
     operation_id="get_time_authority",
-    summary="Who sets a world's sim_time",
+    summary="The authority that sets a world's sim_time",
     response_class=Response,
     responses={
-        200: {**json_of(TimeAuthorityNow), "description": "Who sets sim_time, and whether it is silent."},
+        200: {**json_of(TimeAuthorityNow), "description": "The authority that sets sim_time, and its silence."},
         **problems(404, 422, 503),
     },
 )
 async def get_time_authority(request: Request, world: WorldName) -> Response:
-    """Tell who sets sim_time as of the world's head, what is added to its own time, and whether it is silent."""
+    """Return the authority that sets sim_time at the world's head, its offset, and its silence if it is silent."""
     store = services(request).store
     await guarded(store.outages, store.world(world))
     found = await guarded(store.outages, store.time_authority(world))
@@ -241,9 +241,9 @@ async def get_time_authority(request: Request, world: WorldName) -> Response:
     },
 )
 async def set_time_authority(request: Request, world: WorldName, body: TimeAuthority) -> Response:
-    """Have an adapter (`unity`, `unreal` …) set sim_time from here on, `client` any draft, or `none` the wall clock.
+    """Let an adapter (`unity`, `unreal` …) set sim_time from now on, `client` any draft, or `none` the wall clock.
 
-    `zero` is the world's sim_time at which the authority's own 0.0 lies: by default where the world stands. With
+    `zero` is the world's sim_time at the authority's own 0.0: by default the world's present one. With
     `force` false an adapter takes over only from another one that is silent.
     """
     found = services(request)

@@ -1,4 +1,4 @@
-"""What the routes are handed: made once by the application's lifespan, found through the request."""
+"""The services that routes use: made once by the application's lifespan, found through the request."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ ON_END: Final = "worldledger.on_end"
 
 
 class Questions:
-    """What is asked at present, each question by one task at most, however many requests want to know.
+    """The questions to the database that are under way, each asked by one task for all requests.
 
-    To cancel a call of the driver may itself take as long as the database is silent. So a request that has waited
-    long enough goes without the answer; the task ends by itself, and until then whoever asks the same waits for it.
+    Cancelling a call of the driver may itself take as long as the database is silent. So a request that has waited long
+    enough ends without the answer; the task ends by itself, and until then requests with the same question wait for it.
     """
 
     def __init__(self) -> None:
@@ -58,26 +58,26 @@ class Services:
     settings: Settings
     store: Store
     watcher: HeadWatcher
-    #: the worlds in which agents live, each opened when it is asked for
+    #: the worlds with agents, each opened on demand
     worlds: Worlds
     projections: Engine
-    #: what feeds the projections, where this service does
+    #: the process that feeds the projections, if this service has one
     projector: ProjectorProcess | None
     jobs: Jobs
     metrics: Metrics
     arrow: ArrowPool
     sql: SqlPool
-    #: what requests with large bodies share
+    #: the memory that requests with large bodies share
     room: Room
     #: epoch seconds
     clock: Callable[[], float] = time.time
-    #: what installed kinds serve with, by the kind's name (`worldledger.kinds.Kind.serves`)
+    #: the services of installed kinds, by the kind's name (`worldledger.kinds.Kind.serves`)
     of_kinds: dict[str, Any] = field(default_factory=dict)
     #: Seconds of silence after which a tail sends a comment.
     keepalive: float = 15.0
     #: Seconds that a read with min_seq waits for a projection.
     patience: float = 5.0
-    #: what health and metrics ask the database
+    #: the questions of health and metrics to the database
     questions: Questions = field(default_factory=Questions)
     #: Set when the service begins to stop: endless streams end.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

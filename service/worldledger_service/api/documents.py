@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from worldledger.kinds import parts
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-#: What the `$id` of a schema begins with.
+#: The beginning of the `$id` of a schema.
 ID_PREFIX: Final = "urn:worldledger:schema:"
 
 

@@ -52,14 +52,14 @@ MOST_COUNTERS: Final = 50_000
 _UNCOUNTED: Final = frozenset({"/livez", "/readyz", "/metrics"})
 #: Longest text of an address that is looked at, in characters; none is so long.
 _LONGEST: Final = 64
-#: Who has no address that can be read, as a proxy may say of whom it speaks for.
+#: A client without a readable address, such as a proxy may name.
 _UNKNOWN: Final = "an unknown address"
 
 Headers = list[tuple[bytes, bytes]]
 
 
 class Standing(NamedTuple):
-    """How an address stands with a request: the headers that tell it, and the error if this was one too many."""
+    """The rate limit of an address at a request: the headers that tell it, and the error if this was one too many."""
 
     headers: Headers
     error: RateLimitedError | None
@@ -87,7 +87,7 @@ class Limiter:
         return len(self._counters)
 
     def counted(self, scope: Scope) -> str | None:
-        """Tell under which name a request is to be counted; None where it is free."""
+        """Return the name under which a request is counted; None if it is free."""
         client = scope.get("client")
         if client is None:  # of a socket in the file system
             return None
@@ -174,10 +174,10 @@ log = structlog.get_logger("worldledger.api")
 class Edge:
     """Wraps the application.
 
-    An error that nobody foresaw is logged with its traceback and answered with a problem that tells nothing of it;
-    after the response has begun it is raised on, so that the server aborts the connection. A HEAD request runs as
-    GET, and its response ends after the headers. Where ``hosts`` are given, other names for the service are refused;
-    where there is a ``limiter``, so is who asks too often. Every answer is counted, and the time until it began.
+    An unexpected error is logged with its traceback and answered with a problem without details; after the response has
+    begun it is raised on, so that the server aborts the connection. A HEAD request runs as GET, and its response ends
+    after the headers. With ``hosts``, other names for the service are refused; with a ``limiter``, so are clients that
+    ask too often. Every answer is counted, and the time until it began.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class Edge:
         except (RateLimitedError, HostRefusedError) as error:
             await problem_response(scope, error)(scope, receive, guarded)
         except ClientDisconnect:
-            return  # nobody is there to be answered
+            return  # the client has left
         except StreamAbortedError:
             raise  # logged where it arose
         except Exception as error:
@@ -290,7 +290,7 @@ class Edge:
 
 
 def _unforeseen(error: Exception, scope: Scope) -> Response:
-    """Log an error that nobody foresaw, and return what it is answered with."""
+    """Log an unexpected error, and return its response."""
     if isinstance(error, MemoryError):
         log.warning("a request needs more memory than there is", method=scope["method"], path=scope["path"])
         what = "this request needs more memory than there is now; try again, or with less"
@@ -310,9 +310,9 @@ def _with_standing(message: Message, standing: Standing | None) -> Message:
 
 
 class Stopping:
-    """Wraps the application: a request that the server cancels because it stops is answered, and ends in order.
+    """Wraps the application: a request that the server cancels because it stops is answered and ends in order.
 
-    The server says in one line of the log how many it has cancelled; where each of them stood nobody needs to know.
+    One line of the server's log says how many it has cancelled; no line is needed for each.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -63,7 +63,7 @@ class EffectDraft(Shape):
         description="Any JSON object that survives unchanged: no integers beyond ±(2^53-1), no -0.0, no NUL characters "
         "or lone surrogates, no key twice, nested at most 100 deep."
     )
-    source_id: Word = Field(description="Who or what the effect comes from, such as an agent_id.")
+    source_id: Word = Field(description="The source of the effect, such as an agent_id.")
     schema_version: SemanticVersion
     sim_time: float | None = Field(
         default=None,
@@ -88,7 +88,7 @@ class EffectDrafts(RootModel[Annotated[list[EffectDraft], Field(min_length=1, ma
 
 
 class Receipt(Shape):
-    """What is told about an accepted effect, once it is durable."""
+    """The receipt of an accepted effect, once it is durable."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RECEIPT]})
 

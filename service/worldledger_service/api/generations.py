@@ -79,7 +79,7 @@ class Generation(Shape):
 
 
 class Staleness(Body):
-    """When what agents of a world are about to do is stale; what is absent stays as it is."""
+    """The conditions under which generations of a world's agents are stale; absent ones stay as they are."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -99,7 +99,7 @@ class Staleness(Body):
 
 
 class WorldStaleness(Staleness):
-    """When what agents of a world are about to do is stale, as it stands."""
+    """The present conditions under which generations of a world's agents are stale."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -167,14 +167,14 @@ async def begin_generation(request: Request, world: WorldName, agent_id: AgentId
 @router.get(
     "/v1/worlds/{world}/agents/{agent_id}/generations/{req_id}",
     operation_id="get_generation",
-    summary="Whether a generation is cancelled",
+    summary="The state of a generation",
     response_class=Response,
     responses={200: {**json_of(Generation), "description": "The generation."}, **problems(404, 422, 503)},
 )
 async def get_generation(
     request: Request, world: WorldName, agent_id: AgentId, req_id: ReqId, wait: Wait = 0.0
 ) -> Response:
-    """Tell whether a generation of this process is cancelled, and why; with `wait`, once it is or the time is over."""
+    """Return whether a generation of this process is cancelled, and why; with `wait`, wait until it is."""
     found = services(request)
     token = await _token(request, world, agent_id, req_id)
     if not token.cancelled and wait > 0:
@@ -216,7 +216,7 @@ async def cancel_generation(request: Request, world: WorldName, agent_id: AgentI
     responses={204: {"description": "It has ended, or had already."}, **problems(403, 404, 422, 503)},
 )
 async def finish_generation(request: Request, world: WorldName, agent_id: AgentId, req_id: ReqId) -> Response:
-    """Take note that a generation of this process has come to its end without an intent of its req_id."""
+    """Note that a generation of this process has ended without an intent of its req_id."""
     await _token(request, world, agent_id, req_id)
     await (await services(request).worlds.get(world)).finish_generation(agent_id, req_id)
     return Response(status_code=204, headers={"Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""Whether the process is alive, and whether it can work."""
+"""The health of the process: that it is alive, and that it can work."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from worldledger_service.api.problems import WritesRefusedError
 
 
 class Health(Shape):
-    """That the process lives."""
+    """The process is alive."""
 
     status: Literal["alive"]
 
 
 class ProjectionHealth(Shape):
-    """How a projection stands, for `/readyz`. Null where it has no live build."""
+    """The status of a projection, for `/readyz`. Null if it has no live build."""
 
     lag: int | None = Field(description="Effects that the live build has still to read.")
     lag_seconds: float | None = Field(description="Since when the first of them is due; null if nothing is.")
@@ -37,7 +37,7 @@ class ProjectionHealth(Shape):
 
 
 class Readiness(Shape):
-    """That the service is ready to work, and how its projections stand: a lagging one makes it no less ready."""
+    """The service is ready to work, with the status of its projections; one that lags makes it no less ready."""
 
     status: Literal["ready"]
     projections: dict[str, ProjectionHealth] | None = Field(description="Null where it could not be told in time.")

@@ -1,8 +1,8 @@
-"""Which names a request may have for this service, and which pages it may come from.
+"""The names that a request may have for this service, and the pages it may come from.
 
 A service that only this machine can reach is still within reach of this machine's browser, and a web page can let its
 own name lead to 127.0.0.1 (DNS rebinding). The browser then sends the page's name as Host, which is refused here. A
-name without a dot is nobody's on the internet, so no such page can have it: it is let through.
+name without a dot is accepted: no page on the internet can have it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the routes about the agents of a world share: finding them, and waiting on their behalf."""
+"""Shared by the routes about the agents of a world: finding agents, and waiting for them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _DELTA: dict[str, Any] = {
 
 
 class AgentView(Shape):
-    """What an agent sees of the world."""
+    """The view that an agent has of the world."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_VIEW]})
 
@@ -89,7 +89,7 @@ class ObservedEvent(Shape):
 
 
 class ObservationDelta(Shape):
-    """What an agent observes by one effect, or by several that were put together."""
+    """The change of an agent's view by one effect, or by several that were merged."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_DELTA]})
 
@@ -97,7 +97,7 @@ class ObservationDelta(Shape):
     patches: list[PatchOperation] = Field(description="To be applied to the view (RFC 6902).")
     context_digest: str = Field(pattern=HEX64, description="The view's own, after the patches.")
     schema_version: Word
-    events: list[ObservedEvent] = Field(description="What happened that the patches do not tell.")
+    events: list[ObservedEvent] = Field(description="Events that the patches do not show.")
     collapsed: int = Field(default=1, ge=1, description="How many deltas this one stands for.")
     events_dropped: int = Field(default=0, ge=0, description="How many of their events it does not have.")
 
@@ -115,7 +115,7 @@ PAGE_BYTES: Final = 4 * 1024 * 1024
 
 
 def word(text: str) -> str:
-    """Let a text pass that an agent or a request may be called."""
+    """Return a text that an agent or a request may have as its name; others are refused."""
     if not 0 < len(text) <= MAX_WORD:
         raise PydanticCustomError("word", "must have 1 to {most} characters", {"most": MAX_WORD})
     return held(text)
@@ -192,10 +192,10 @@ def delta_of(delta: observation.ObservationDelta) -> dict[str, Any]:
 
 
 def in_order(value: Any) -> orjson.Fragment:
-    """Have a value written with its members in order.
+    """Return a value that is written with its members in order.
 
-    In memory they stand in the order in which the fold met them, and that is another one in a state that was read from
-    a snapshot; but whoever asks twice for the same is to get the same bytes.
+    In memory they are in the order of the fold, which differs in a state that was read from a snapshot; but the same
+    request is to get the same bytes.
     """
     return orjson.Fragment(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
 

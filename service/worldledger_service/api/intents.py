@@ -75,7 +75,7 @@ _HELD: dict[str, Any] = {
 
 
 class Intent(Shape):
-    """What an agent wants to do."""
+    """An action that an agent wants to take."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_INTENT]})
 
@@ -156,7 +156,7 @@ class HeldIntent(Shape):
 
 
 class IntentResults(Shape):
-    """What became of each intent of a list, in its order: accepted, held, or a problem."""
+    """The outcome of each intent of a list, in its order: accepted, held, or a problem."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"results": [_ACCEPTED]}]})
 
@@ -170,7 +170,7 @@ router = APIRouter(route_class=BareRoute, tags=["agents"])
 _ELEMENT: Final = re.compile(r"\$(?:\.intents)?\[(\d+)\]")
 _LIMITS: Final = {
     "RateLimit-Policy": header("The quotas of the agent, where the world sets some."),
-    "RateLimit": header("What is left of them, and the seconds until all of it is back."),
+    "RateLimit": header("The rest of them, and the seconds until all can be used again."),
 }
 
 
@@ -330,7 +330,7 @@ def check_list(body: dict[str, Any] | list[Any], most: int, optional: Sequence[s
 
 
 def check_ordered(body: Mapping[str, Any] | list[Any]) -> bool:
-    """Tell whether a list keeps its inner order in a tick. Raises InvalidIntentError."""
+    """Return whether a list keeps its inner order in a tick. Raises InvalidIntentError."""
     ordered = body.get("ordered", True) if isinstance(body, Mapping) else True
     if type(ordered) is not bool:
         raise InvalidIntentError("ordered is true or false", "$.ordered")

@@ -1,4 +1,4 @@
-"""What the service counts and measures, in Prometheus' text format."""
+"""The metrics of the service, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class _OfProjections(Collector):
         yield fed
         counters: dict[str, Any] = asdict(self._counters) if self._counters is not None else {}
         for name, value in counters.items():
-            what = f"What this service's runner has counted since it was started: {name}; see the engine's counters."
+            what = f"Counted by this service's runner since it was started: {name}; see the engine's counters."
             yield CounterMetricFamily(f"{prefix}_runner_{name}", what, value=value)
 
 

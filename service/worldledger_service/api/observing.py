@@ -92,7 +92,7 @@ class ObservedEvents(Shape):
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
-#: What an agent sees is not for shared caches.
+#: Views are not for shared caches.
 _PRIVATE: Final = "private, no-cache"
 #: Most deltas that are made into one chunk of a stream.
 _AT_ONCE: Final = 64
@@ -101,7 +101,7 @@ _AT_ONCE: Final = 64
 @router.get(
     "/v1/worlds/{world}/agents/{agent_id}/view",
     operation_id="get_view",
-    summary="What an agent sees",
+    summary="The view of an agent",
     response_class=Response,
     responses={
         200: {
@@ -154,7 +154,7 @@ async def _place_of(found: Services, world_id: str, moment: Moment) -> tuple[str
 @router.get(
     "/v1/worlds/{world}/agents/{agent_id}/observations",
     operation_id="get_observations",
-    summary="What an agent observes, by long poll or as a stream",
+    summary="The observations of an agent, by long poll or as a stream",
     response_class=Response,
     responses={
         200: {

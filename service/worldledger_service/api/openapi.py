@@ -1,4 +1,4 @@
-"""How routes are documented: small builders for their declarations, and the finished OpenAPI document."""
+"""The documentation of routes: small builders for their declarations, and the finished OpenAPI document."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ class Problem(BaseModel):
     type: str = Field(description="`urn:worldledger:problem:` and the code.")
     title: str
     status: int
-    detail: str = Field(description="What is wrong with this request, for people.")
+    detail: str = Field(description="The error of this request, for people.")
     code: str = Field(description="A stable name, for programs.")
-    recovery: RecoveryAction = Field(description="What the caller can do.")
+    recovery: RecoveryAction = Field(description="The action that the caller can take.")
     instance: str
     path: str | None = Field(default=None, description="JSON path of the offending value.")
     index: int | None = Field(default=None, description="Place of the offending draft in its list.")
@@ -127,8 +127,8 @@ Clients on the service's own machine may ask as often as they like.
 Write integers in a body without a fraction: `1.0`, which JSON Schema counts as an integer, may be refused where one is
 expected.
 
-There is no authentication yet: the service listens on the loopback address unless told otherwise, and whoever
-reaches it may read and append.
+There is no authentication yet: the service listens on the loopback address unless told otherwise, and every client
+that reaches it may read and append.
 """
 
 #: How many of the groups come before those of kinds.
@@ -136,7 +136,7 @@ _BEFORE_KINDS: Final = 4
 TAGS: Final = [
     {"name": "worlds", "description": "Worlds and where their logs end."},
     {"name": "effects", "description": "Appending and reading effects."},
-    {"name": "states", "description": "What worlds are at any moment: the fold of their effects."},
+    {"name": "states", "description": "The states of worlds at any moment: the fold of their effects."},
     {"name": "agents", "description": "Living in a world: what agents see, what they want, and who moves time."},
     {"name": "projections", "description": "How the read models stand, rebuilding and checking them."},
     {"name": "analytics", "description": "Questions in SQL, over the schema `analytics` of the database."},
@@ -209,7 +209,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return found
 
 
-#: What FastAPI calls the bounds of parameters that have a reader of their own, and what JSON Schema calls them.
+#: FastAPI's names for the bounds of parameters that have a reader of their own, and those of JSON Schema.
 _BOUNDS: Final = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
 
 

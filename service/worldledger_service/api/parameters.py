@@ -38,7 +38,7 @@ WorldName = Annotated[
 
 
 def whole(least: int) -> BeforeValidator:
-    """Take decimal digits alone, from ``least`` to 2^53-1, and say so of anything else."""
+    """Accept decimal digits alone, from ``least`` to 2^53-1, with an error that says so."""
 
     def check(text: Any) -> int:
         if not isinstance(text, str) or not _DIGITS.match(text) or not least <= int(text) <= MAX_INT:
@@ -55,7 +55,7 @@ Limit = Annotated[int | None, whole(1), Query(ge=1, le=MAX_INT, description="Giv
 
 
 def held(text: str) -> str:
-    """Let a text pass that PostgreSQL can hold."""
+    """Return a text that PostgreSQL can hold; others are refused."""
     try:
         gate(text)
     except InvalidEffectError as error:
@@ -80,9 +80,9 @@ SourceId = Annotated[
 
 
 def check_reached(parameter: str, seq: int, record: WorldRecord, where: str = "query") -> None:
-    """Raise PositionAheadError if a reader wants to go on from where the world has not come.
+    """Raise PositionAheadError if a reader wants to continue after a position that the world has not reached.
 
-    Whoever was let go on from there would miss, without knowing, whatever comes until then.
+    It would miss, without knowing, all effects up to there.
     """
     if seq > record.head_seq:
         raise PositionAheadError(
@@ -125,7 +125,7 @@ def finite(text: Any) -> float:
 
 
 def _moment(text: Any) -> datetime:
-    """Read ISO 8601 with an offset: without one nobody knows which moment is meant."""
+    """Read ISO 8601 with an offset: without one the moment is ambiguous."""
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -138,7 +138,7 @@ def _moment(text: Any) -> datetime:
 
 
 def _at(text: str | None) -> str | None:
-    """Let a moment pass."""
+    """Return a moment that can be read; others are refused."""
     if text is not None:
         try:
             parse_moment(text)

@@ -76,7 +76,7 @@ class UnsupportedMediaTypeError(SimulationError):
 
 
 class BadRequestError(SimulationError):
-    """What came over the connection is no HTTP request."""
+    """The connection sent bytes that are no HTTP request."""
 
     code = "bad_request"
     recovery = RecoveryAction.MODIFY_INTENT
@@ -149,7 +149,7 @@ class ProjectionBehindError(SimulationError):
 
 
 class ProjectionUnavailableError(SimulationError):
-    """What a projection has made cannot be read: it is just being made, or no runner was ever started."""
+    """A projection cannot be read: it is just being built, or no runner was ever started."""
 
     code = "projection_unavailable"
     recovery = RecoveryAction.RETRY_WITH_DELAY
@@ -163,7 +163,7 @@ class WritesRefusedError(SimulationError):
 
 
 class InternalError(SimulationError):
-    """An error that nobody foresaw."""
+    """An unexpected error."""
 
     code = "internal_error"
 
@@ -208,7 +208,7 @@ def not_whole(least: int) -> PydanticCustomError:
 
 
 def in_words(error: Mapping[str, Any]) -> str:
-    """Say what one error of `ValidationError.errors` is about, to follow the name of what is wrong."""
+    """Return a phrase for one error of `ValidationError.errors`, to follow the name of the wrong value."""
     kind: str = error["type"]
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _WANTED:
@@ -246,7 +246,7 @@ log = structlog.get_logger("worldledger.api")
 
 
 class Answer(NamedTuple):
-    """How an error is answered: the status, what it is called, and after how many seconds to try again."""
+    """The answer to an error: its status, its title, and the seconds after which to try again."""
 
     status: int
     title: str
@@ -329,7 +329,7 @@ _TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     SimulationError: Answer(500, "Internal error"),
 }
 
-#: What clients are told of errors whose own message is for the operator: it names hosts and users.
+#: Messages for clients in place of those for the operator, which name hosts and users.
 _FOR_THE_OPERATOR: Final[Mapping[str, str]] = {
     errors.StoreUnavailableError.code: "the database is not available at the moment; the service's log says why",
     errors.SchemaVersionError.code: "the database's schema does not fit this program: see `worldledger db check`",
@@ -411,7 +411,7 @@ def told(error: SimulationError) -> str:
 
 
 def internal_error(scope: Scope) -> Response:
-    """Make the response for an error that nobody foresaw; it tells nothing of the inside."""
+    """Make the response to an unexpected error; it has no internal details."""
     return problem_response(scope, InternalError("see the traceback"))
 
 
@@ -466,7 +466,7 @@ def _response(problem: Mapping[str, Any], headers: Mapping[str, str]) -> Respons
 
 
 def encode(value: Any) -> bytes:
-    """Write an answer that may repeat what somebody sent as JSON, whatever that is."""
+    """Write an answer as JSON; it may repeat any value that a client has sent."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:  # lone surrogates of a request, or values that are not JSON
@@ -517,7 +517,7 @@ async def on_validation_error(request: Request, error: Exception) -> Response:
 
 
 def _unknown_field(model: Any, place: tuple[str | int, ...]) -> str:
-    """Say which fields there are where a body has an unknown one."""
+    """Name the known fields for a body that has an unknown one."""
     for name in place[:-1]:
         annotation = model.model_fields[name].annotation
         model = next(each for each in (annotation, *get_args(annotation)) if hasattr(each, "model_fields"))

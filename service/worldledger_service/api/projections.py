@@ -36,18 +36,18 @@ class ProjectionBuild(Shape):
 
     build: str
     version: int
-    paused: bool = Field(description="Nobody writes it until it is resumed.")
+    paused: bool = Field(description="No process writes it until it is resumed.")
     scanning: bool = Field(description="It has not looked at every world yet.")
     worlds_behind: int = Field(description="In how many worlds it has effects to read.")
     effects_behind: int = Field(description="How many.")
-    seconds_behind: float | None = Field(description="Since when the first of them is due; null if nothing is.")
+    seconds_behind: float | None = Field(description="For how long the first of them has been due; null if none is.")
     parked: int = Field(description="How many worlds are set aside, each because of one effect.")
     skipped: int = Field(description="How many worlds are skipped because their kind is not installed.")
     effects_total: int | None = Field(description="How many effects there were when the build began.")
     effects_done: int = Field(description="How many it has read.")
     started_at: datetime
     finished_at: datetime | None = Field(description="When it went live.")
-    check_report: dict[str, JsonValue] | None = Field(description="What the last check against the logs found.")
+    check_report: dict[str, JsonValue] | None = Field(description="The result of the last check against the logs.")
     held_back: str | None = Field(description="Why a build that has caught up does not take over.")
     held: bool = Field(description="Whether a runner holds its lease.")
 
@@ -81,19 +81,19 @@ class ParkedWorld(Shape):
 
 
 class ProjectionSummary(Shape):
-    """How a projection stands."""
+    """The status of a projection."""
 
     name: str
     version: int | None = Field(description="This program's version of it; null if it has none of that name.")
-    note: str | None = Field(description="What is out of the ordinary, for people.")
-    live: ProjectionBuild | None = Field(description="The build that people read.")
+    note: str | None = Field(description="A remark for people, if anything is out of the ordinary.")
+    live: ProjectionBuild | None = Field(description="The build that queries read.")
     building: ProjectionBuild | None = Field(description="The build that is to take its place.")
     verify: ProjectionJob | None = Field(description="The last check that this process made.")
     rebuild_of_world: WorldRebuild | None = Field(description="The last rebuild of one world by this process.")
 
 
 class Projection(ProjectionSummary):
-    """How a projection stands, with the worlds that it has set aside."""
+    """The status of a projection, with the worlds that it has set aside."""
 
     parked_worlds: list[ParkedWorld] = Field(description="The first 100.")
 
@@ -105,7 +105,7 @@ class ProjectionList(Shape):
 
 
 class Released(Shape):
-    """How many worlds were released for another attempt."""
+    """The number of worlds that were released for another attempt."""
 
     released: int
 
@@ -193,10 +193,10 @@ async def get_projection(request: Request, name: Name) -> Response:
     responses={202: _BEGUN, **problems(403, 404, 409, 422, 503)},
 )
 async def rebuild(request: Request, name: Name, world: World = None) -> Response:
-    """Begin a build beside the live one, which takes its place once it has caught up; people read on meanwhile.
+    """Begin a build beside the live one, which takes its place once it has caught up; queries read on meanwhile.
 
-    Whoever feeds the projection fills the build, which survives restarts; asked for again, the one under way goes on.
-    With `world`, this process makes that world's rows anew in the live build, in one transaction.
+    The process that feeds the projection fills the build, which survives restarts; requested again, the build under way
+    goes on. With `world`, this process recomputes that world's rows in the live build, in one transaction.
     """
     found = services(request)
     if world is None:
@@ -235,9 +235,9 @@ async def cancel_rebuild(request: Request, name: Name) -> Response:
     responses={202: _BEGUN, **problems(403, 404, 409, 422, 503)},
 )
 async def verify(request: Request, name: Name) -> Response:
-    """Fold every world anew beside the live build and compare all rows: the first that differs is named.
+    """Fold every world again beside the live build and compare all rows: the first that differs is named.
 
-    It goes on in this process; what it found stands in `live.check_report` afterwards.
+    It goes on in this process; its result is in `live.check_report` afterwards.
     """
     found = services(request)
     found.projections.check(name)
@@ -254,7 +254,7 @@ async def verify(request: Request, name: Name) -> Response:
     responses={200: _DONE, **problems(403, 404, 422, 503)},
 )
 async def pause(request: Request, name: Name) -> Response:
-    """Let nobody write the projection until it is resumed: once this is answered, nobody does."""
+    """Pause the projection until it is resumed: once this is answered, no process writes it."""
     found = services(request)
     await _ordered(found, found.projections.pause(name))
     return await _answer(found, name)
@@ -269,7 +269,7 @@ async def pause(request: Request, name: Name) -> Response:
     responses={200: _DONE, **problems(403, 404, 422, 503)},
 )
 async def resume(request: Request, name: Name) -> Response:
-    """Let a paused projection go on where it was."""
+    """Resume a paused projection where it was."""
     found = services(request)
     await _ordered(found, found.projections.resume(name))
     return await _answer(found, name)
@@ -328,7 +328,7 @@ def _told(found: Services, status: ProjectionStatus) -> dict[str, Any]:
 
 
 def _build(build: BuildStatus | None) -> dict[str, Any] | None:
-    """Tell of a build; who holds its lease is a name of a machine, so only that somebody does."""
+    """Return a build without the holder of its lease, which names a machine: only whether it is held."""
     return None if build is None else {**_shown(asdict(build), "holder"), "held": build.holder is not None}
 
 

@@ -118,7 +118,7 @@ _CHECKSUM: Final = "Worldledger-Checksum"
 
 
 class _Range(NamedTuple):
-    """What was asked for; ``until`` is at most the head of that moment, so that every answer has an end."""
+    """The requested effects; ``until`` is at most the head of that moment, so that every answer has an end."""
 
     world_id: str
     after: int
@@ -205,7 +205,7 @@ async def _page(
         headers |= next_link(request, after_seq=through)
     else:
         through = max(asked.after, asked.until)
-    # Who follows a log gets many empty pages; only the first tells what may have been meant.
+    # A client that follows a log gets many empty pages; only the first suggests other names.
     is_first = not rows and asked.after == 0
     guesses = await found.store.near_effects(record, asked.kind, asked.source_id) if is_first else []
     if guesses:
@@ -242,7 +242,7 @@ async def position(found: Services, record: WorldRecord, seq: int) -> Position:
 
 
 def _prefers_ndjson(request: Request) -> bool:
-    """Tell whether the Accept header names NDJSON, before JSON if that too."""
+    """Return whether the Accept header names NDJSON, before JSON if that too."""
     for asked in request.headers.get("accept", "").split(","):
         media_type = asked.partition(";")[0].strip().lower()
         if media_type in {NDJSON, "application/ndjson", "application/jsonl"}:
@@ -365,7 +365,7 @@ async def _events(found: Services, world_id: str, position: int) -> AsyncGenerat
 
 def _event(row: StoredEffect) -> bytes:
     text = row.text
-    if b"\n" in text or b"\r" in text:  # not canonical: somebody's hand was in the table, yet framing must hold
+    if b"\n" in text or b"\r" in text:  # not canonical: the table was tampered with, yet framing must hold
         text = b"\ndata: ".join(_LINE_END.split(text))
     return b"event: effect\nid: %d\ndata: %b\n\n" % (row.global_seq, text)
 
@@ -416,12 +416,12 @@ async def stream_effects(
         Literal["arrow", "ndjson"] | None, Query(description="The same choice as with the Accept header.")
     ] = None,
 ) -> Response:
-    """Return all effects of the worlds that are asked for, ascending, none left out: all of one moment.
+    """Return all effects of the requested worlds, ascending, without a gap, as of one moment.
 
-    That moment is the one of the request: each world's part ends where its head stood. With
+    That is the moment of the request: each world's part ends at its head. With
     `Accept: application/vnd.apache.arrow.stream` the answer is an Arrow IPC stream of record batches, and else one
     effect a line. `after_seq` and `until_seq` go with `world`. If something goes wrong on the way, or the service
-    stops, the connection is cut and the response has no proper end; whoever leaves ends the query.
+    stops, the connection is cut and the response has no proper end; a client that leaves ends the query.
     """
     found = services(request)
     headers = {"Cache-Control": REVALIDATE, "Vary": "Accept"}
@@ -447,7 +447,7 @@ async def stream_effects(
 
 
 def accepts_arrow(request: Request) -> bool:
-    """Tell whether the Accept header names Arrow."""
+    """Return whether the Accept header names Arrow."""
     asked = request.headers.get("accept", "").split(",")
     return any(media_type.partition(";")[0].strip().lower() == ARROW for media_type in asked)
 

@@ -126,7 +126,7 @@ class _QueryRoute(ReadingRoute):
 
 router = APIRouter(route_class=_QueryRoute, tags=["analytics"], dependencies=[Depends(once)])
 
-#: What the last batch of an Arrow stream says where there are more rows than were given.
+#: Metadata of the last batch of an Arrow stream if there are more rows than were sent.
 IS_CUT: Final = "worldledger.is_cut"
 #: Bytes of an answer that are waited for before it begins: what goes wrong until then is answered with a problem.
 _AT_LEAST: Final = 1024 * 1024
@@ -266,13 +266,13 @@ async def _arrow(found: Services, question: _Question) -> AsyncGenerator[bytes, 
 
 # -- the connections that questions are asked on: few, and none that the log needs -------------------------
 
-#: Most questions at once; whoever comes then waits for so many seconds.
+#: Most questions at once, and the seconds for which a further one waits.
 MOST: Final = 4
 _PATIENCE: Final = 5.0
 
 
 class SqlPool:
-    """Lends connections under the reader's role; the first one is opened when somebody asks."""
+    """Lends connections under the reader's role; the first one is opened on demand."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -74,14 +74,14 @@ class State(Shape):
     world_id: str
     global_seq: GlobalSeq = Field(description="The effect after which the world had this state.")
     checksum: str = Field(pattern=HEX64, description="The chain checksum of that effect.")
-    ruleset: str = Field(description="What folded the state …")
+    ruleset: str = Field(description="The ruleset that folded the state …")
     ruleset_version: int = Field(description="… in this version.")
     state_digest: str = Field(pattern=HEX64, description="SHA-256 of the bytes of `state`, as they stand here.")
     state: WorldState = Field(description="In the canonical profile `state/1`.")
 
 
 class StateDiff(Shape):
-    """What turns one state of a world into another."""
+    """The patch that turns one state of a world into another."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -188,7 +188,7 @@ def _body(state: StateAt) -> bytes:
 @router.get(
     "/v1/worlds/{world}/diff",
     operation_id="get_diff",
-    summary="What differs between two states of a world",
+    summary="The difference between two states of a world",
     response_class=Response,
     responses={
         200: {

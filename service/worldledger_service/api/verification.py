@@ -103,10 +103,10 @@ async def verification(
 ) -> Response:
     """Check chain, query columns, order, requests, genesis and head.
 
-    Order: times never go back, causes lie in the past, no uuid and no req_id comes again.
+    Order: times never decrease, causes lie in the past, no uuid and no req_id is repeated.
 
-    Without noted positions a log is checked against itself; whoever wants to find a chain that was rewritten as a
-    whole, or cut off at its end, keeps the `position` of an earlier answer elsewhere and gives it as `head`.
+    Without noted positions a log is checked against itself. To detect a chain that was rewritten as a whole, or cut off
+    at its end, keep the `position` of an earlier answer elsewhere and send it as `head`.
     """
     begin = ORIGIN if start is None else position("from", start)
     noted = [position("head", text) for text in head or []]

@@ -95,7 +95,7 @@ class Connections:
     def address(self, host: str | None, headers: Sequence[tuple[bytes, bytes]] = ()) -> str | None:
         """Return the name under which a connection counts, by its peer and the headers of its request.
 
-        None where it is exempt: of this machine, and of a proxy that the settings name unless it says for whom.
+        None if it is exempt: from this machine, or from a proxy in the settings that names no client.
         """
         if host is None:  # of a socket in the file system
             return None
@@ -150,7 +150,7 @@ class Connections:
     # -- bodies ----------------------------------------------------------------------------------------------
 
     def has_room_for(self, size: int) -> bool:
-        """Tell whether a body of this size would fit now."""
+        """Return whether a body of this size would fit now."""
         return self.body_bytes + size <= self.most_body_bytes
 
     def begin(self, connection: Connection) -> Body:
@@ -250,7 +250,7 @@ class Protocol(HttpToolsProtocol):
         self._bodies: dict[RequestResponseCycle, Body] = {}
         #: the request that the application was handed last
         self._handed: RequestResponseCycle | None = None
-        #: what the connection counts as, and under which name
+        #: the state as which the connection is counted, and the name
         self._standing: tuple[Literal["waiting", "idle"], str | None] | None = None
         self._timed: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -309,7 +309,7 @@ class Protocol(HttpToolsProtocol):
         super().timeout_keep_alive_handler()
 
     def _stand(self) -> None:
-        """Have the connection counted, and timed, as what it is now."""
+        """Count and time the connection by its present state."""
         if self._refused:
             return
         standing: tuple[Literal["waiting", "idle"], str | None] | None
@@ -333,7 +333,7 @@ class Protocol(HttpToolsProtocol):
             self._time(None if self._part is None else self._seconds())
 
     def _is_answered(self) -> bool:
-        """Tell whether the last request, if there was one, has its whole answer."""
+        """Return whether the last request, if there was one, has its whole answer."""
         return getattr(self.cycle, "response_complete", True)  # a connection has no cycle before its first request
 
     def _address(self) -> str | None:
@@ -377,7 +377,7 @@ class Protocol(HttpToolsProtocol):
     # -- what comes ------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Read on, in pieces, so that no more of a header is looked at than it may have."""
+        """Parse data in pieces, so that no more of a header is read than it may have."""
         if self._refused:
             self._heard_at = self.loop.time()
             return
@@ -401,7 +401,7 @@ class Protocol(HttpToolsProtocol):
         self._stand()
 
     def _feed(self, piece: bytes | memoryview) -> bool:
-        """Have a piece parsed; return False where the connection is another protocol's from there on, or closed."""
+        """Parse a piece; return False if the connection is another protocol's from there on, or closed."""
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
@@ -429,7 +429,7 @@ class Protocol(HttpToolsProtocol):
         self._messages += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; one behind a body (a trailer) is counted, and nobody asks for it."""
+        """Take a header; one after a body (a trailer) is counted and ignored."""
         if self._part == "header":
             super().on_header(name, value)
         elif not self._refused:
@@ -511,7 +511,7 @@ class Protocol(HttpToolsProtocol):
         return OverloadedError(f"bodies of other requests take up the {most} bytes that there are for all; try again")
 
     def _should_upgrade(self) -> bool:
-        """Tell whether this is a WebSocket's handshake; an offer without its key is declined like any other.
+        """Return whether this is a WebSocket's handshake; an offer without its key is declined like any other.
 
         So is one that does not wait for the answer to the request before it.
         """
@@ -521,7 +521,7 @@ class Protocol(HttpToolsProtocol):
     # -- what is answered ------------------------------------------------------------------------------------
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Hand a request to the application; what it holds of its body is let go when it is done with it."""
+        """Hand a request to the application; its body is released when the application is done with it."""
         self._handed = cycle
         cycle.transport = self._closing
         if cycle in self._bodies or (cycle is self.cycle and self._has_body):

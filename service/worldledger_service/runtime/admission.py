@@ -417,8 +417,8 @@ def judge_by_rules(intent: CheckedIntent, state: WorldState, telling: Telling) -
 def shown_conflict(effect: Effect, delta: ObservationDelta, agent_id: str) -> dict[str, Any] | None:
     """Return what an agent was shown of an effect that concerns it; None for one that does not, as far as it knows.
 
-    That is the event, if it was shown one. Changes of the agent itself that came as patches alone have no source, unless
-    that is the agent.
+    That is the event, if it was shown one. A change of the agent itself that came as patches alone has no source but
+    the agent.
     """
     for event in delta["events"]:
         if event["global_seq"] == effect["global_seq"] and mentions(cast("Effect", event), agent_id):

@@ -44,7 +44,7 @@ async def list_agents(
     after: Annotated[Text, Query(max_length=MAX_WORD, description="Agents whose names come after this.")] = "",
     limit: Limit = None,
 ) -> Response:
-    """Return a page of agents, sorted by name: whoever was the source of an effect of any world, and chess players."""
+    """Return a page of agents, sorted by name: the sources of effects in all worlds, and chess players."""
     found = services(request)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
     rows = await viewed(found, lambda: ReadModels(found.store.reader).agents(after=after, limit=wanted + 1))
@@ -57,7 +57,7 @@ async def list_agents(
 @router.get(
     "/v1/agents/{agent_id:path}/stats",
     operation_id="get_agent_stats",
-    summary="How an agent did in its games",
+    summary="An agent's results in its games",
     response_class=Response,
     responses={200: {**json_of(AgentStats), "description": "The totals over all games."}, **problems(404, 422, 503)},
 )

@@ -115,9 +115,9 @@ _REQ_ID_KEY: Final = _key("The req_id, for clients that keep such keys in a head
     },
 )
 async def create_game(request: Request, tensor: WithTensor = True, moves: WithMoves = True) -> Response:
-    """Begin a game of two agents: a world of its own, with the game's start and both registrations, or nothing of it.
+    """Begin a game of two agents: a world of its own, with the game's start and both registrations, atomically.
 
-    Players of the service begin to play; `external` ones are moved by whoever calls. Programs cannot be named as
+    Players of the service begin to play; `external` ones are moved by clients. Programs cannot be named as
     players. With an `Idempotency-Key` the game's UUID follows from the key, unless the body has a `game_id`.
     """
     found = services(request)
@@ -245,7 +245,7 @@ async def make_move(request: Request, game_id: GameId, body: MoveRequest, tensor
     openapi_extra={"parameters": [_REQ_ID_KEY]},
 )
 async def resign_game(request: Request, game_id: GameId, body: Resignation, tensor: WithTensor = True) -> Response:
-    """Have an agent resign, whoever is to move. The same `req_id` of the agent again gets the same answer."""
+    """Let an agent resign, whichever side is to move. The same `req_id` of the agent again gets the same answer."""
     found = services(request)
     req_id = _req_id(request, body)
     game = await game_of(found, game_id)
@@ -306,9 +306,9 @@ def _done(game_id: str, seq: int, answer: Mapping[str, Any], *, replayed: bool) 
     responses={200: {**json_of(SessionList), "description": "The sessions of this process."}, **problems(422, 503)},
 )
 async def list_sessions(request: Request) -> Response:
-    """Return the sessions of the live games that this process has in memory: who plays, and how many watch.
+    """Return the sessions of the live games that this process has in memory: their players and numbers of watchers.
 
-    Which games are in memory says nothing of which there are: one that has left it is there again when somebody asks.
+    There may be more games: one that has left memory is loaded again on request.
     """
     sessions = [session.model_dump() for session in arena_of(services(request)).sessions()]
     return Response(to_json({"sessions": sessions}), 200, {"Cache-Control": REVALIDATE}, "application/json")

@@ -1,4 +1,4 @@
-"""What the routes about games share: finding a game in the arena, and telling how it stands, as its log says.
+"""Shared by the routes about games: finding a game in the arena, and describing its state by its log.
 
 Source: docs/reference/contracts.md, "Chess".
 """
@@ -36,7 +36,7 @@ GameId = Annotated[
 WithTensor = Annotated[bool, Query(alias="tensor", description="Whether board_state has the board_tensor.")]
 WithMoves = Annotated[bool, Query(alias="moves", description="Whether the answer has the move_history.")]
 
-#: What a game without a position has of a Game.
+#: The Game's fields of a game without a position.
 NOTHING: Final[Mapping[str, Any]] = dict.fromkeys(
     ("global_seq", "current_turn", "board_state", "agents", "clocks", "live", "move_deadline", "attempts_left")
 )
@@ -61,7 +61,7 @@ async def game_of(found: Services, game_id: str) -> LiveGame:
 
 
 async def reach(found: Services, game: LiveGame, parameter: str, seq: int) -> None:
-    """Have a game known here up to a seq. Raises PositionAheadError for one that its log has not reached."""
+    """Follow a game up to a seq. Raises PositionAheadError for a seq that its log has not reached."""
     if seq > game.seq:
         await game.catch_up()
     if seq > game.seq:

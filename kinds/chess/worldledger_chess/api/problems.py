@@ -1,4 +1,4 @@
-"""How the arena's errors are answered over HTTP."""
+"""The answers to the arena's errors over HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GameNotFoundError(SimulationError):
 class AgentNotFoundError(SimulationError):
     """No agent of that name has acted in any world, as far as projections have come.
 
-    Details: ``agent_id``; ``near`` has the names of agents that are like it.
+    Details: ``agent_id``; ``near`` has similar names of agents.
     """
 
     code = "agent_not_found"
@@ -33,7 +33,7 @@ PROBLEMS: Final[Mapping[type[SimulationError], Answer]] = {
     GameNotFoundError: Answer(404, "No such game"),
     AgentNotFoundError: Answer(404, "No such agent"),
     NoSuchGameError: Answer(404, "The world has no such game"),
-    GameNotLiveError: Answer(409, "Nobody plays this game here"),
+    GameNotLiveError: Answer(409, "The game is not played here"),
     InvalidMoveRequestError: Answer(422, "The attempt cannot be read"),
     InvalidPlayerError: Answer(422, "The player is refused"),
     UnknownPlayerError: Answer(422, "No such player is installed"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class OfGames(Collector):
-    """What an arena has counted, and the games that it has in memory at the moment of asking."""
+    """The counters of an arena, and the games that it has in memory."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
@@ -42,7 +42,7 @@ class OfGames(Collector):
             ("in_memory", "Games in memory, ended ones included.", len(games)),
             ("in_progress", "Live games in memory that go on.", sum(_goes_on(game) for game in games)),
             ("driven", "Games in which players of this process play.", self._arena.driven),
-            ("watchers", "Who watches games here.", sum(game.watchers for game in games)),
+            ("watchers", "Watchers of games here.", sum(game.watchers for game in games)),
         ):
             yield GaugeMetricFamily(f"worldledger_games_{name}", what, value=value)
 
@@ -56,7 +56,7 @@ _NAME = "chess"
 
 @asynccontextmanager
 async def open_arena(services: Services) -> AsyncIterator[Arena]:
-    """Have live games go on, as long as the block lasts."""
+    """Keep live games going for the length of the block."""
     arena = Arena(services.store, services.watcher, services.worlds, arena_settings(), clock=services.clock)
     services.metrics.registry.register(OfGames(arena))
     async with arena:

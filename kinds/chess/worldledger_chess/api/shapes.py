@@ -114,7 +114,7 @@ class PlayedMove(MoveFields, Shape):
 
 
 class GameEnd(Shape):
-    """How a game has ended."""
+    """The end of a game."""
 
     status: Status
     result: Result
@@ -123,23 +123,25 @@ class GameEnd(Shape):
 
 
 class MoveOutcome(Shape):
-    """What became of an attempt. One that was rejected is recorded, too, and the game goes on."""
+    """The outcome of an attempt. A rejected one is recorded, too, and the game goes on."""
 
     game_id: WorldName
     agent_id: Word
     player: Player
-    accepted: bool = Field(description="Whether it was a legal move, and is made.")
+    accepted: bool = Field(description="True if it was a legal move and is made.")
     global_seq: GlobalSeq = Field(description="The effect that it has become: MoveMade or MoveRejected.")
     ply: int = Field(ge=1, description="The move's number, or the one that it would have had.")
     fen: str | None = Field(description="The position after it, as in the log.")
     move: PlayedMove | None = Field(description="The move, where it was made.")
-    attempted: str | None = Field(description="What was attempted, where it was rejected.")
-    reason: str | None = Field(description="Why it was rejected: `illegal_move`, `player_failed`.")
+    attempted: str | None = Field(description="The attempt, if it was rejected.")
+    reason: str | None = Field(description="The reason if it was rejected: `illegal_move`, `player_failed`.")
     detail: str | None = Field(description="The same for people.")
-    attempts_left: int | None = Field(description="How many more may be rejected before the fallback.")
-    fallback: PlayedMove | None = Field(description="The move that was made instead, where it came to that.")
-    ended: GameEnd | None = Field(description="How this has ended the game, where it has.")
-    replayed: bool = Field(description="Whether an earlier request with this req_id was answered so.")
+    attempts_left: int | None = Field(
+        description="The number of attempts that may still be rejected before the fallback."
+    )
+    fallback: PlayedMove | None = Field(description="The move that was made instead by the fallback, if any.")
+    ended: GameEnd | None = Field(description="The end of the game, if this has ended it.")
+    replayed: bool = Field(description="True if an earlier request with this req_id had this answer.")
     board_state: BoardState | None = Field(description="The position that it led to; of a rejected one, as it stood.")
 
 
@@ -155,7 +157,7 @@ class ResignOutcome(Shape):
     board_state: BoardState | None = Field(description="The last position.")
 
 
-# -- what projections have made ----------------------------------------------------------------------------
+# -- rows of projections ----------------------------------------------------------------------------------
 
 GameSummary = row_of("GameSummary", Games())
 Move = row_of("Move", Moves())
@@ -181,8 +183,8 @@ class Agent(Shape):
     """An agent, with what it did in all worlds together."""
 
     agent_id: str
-    worlds: int = Field(description="In how many worlds it has acted, or is a player.")
-    effects: int = Field(description="How many effects have it as their source.")
+    worlds: int = Field(description="The number of worlds in which it has acted or is a player.")
+    effects: int = Field(description="The number of effects that have it as their source.")
     first_seen_at: datetime
     last_seen_at: datetime
 
@@ -195,7 +197,7 @@ class AgentPage(Shape):
 
 
 class AgentStats(Shape):
-    """How an agent did over all its games (AgentStats). Games that have not ended are not played yet."""
+    """An agent's results over all its games (AgentStats). Games that have not ended do not count."""
 
     agent_id: str
     games_played: int = Field(description="games_won + games_lost + games_drawn.")
@@ -208,19 +210,19 @@ class AgentStats(Shape):
     timeouts: int = Field(description="Games lost by running out of time.")
 
 
-# -- how a game stands -------------------------------------------------------------------------------------
+# -- the state of a game -----------------------------------------------------------------------------------
 
 
 class GameAgent(Shape):
-    """Who plays a colour, and what it did in this game."""
+    """The agent of a colour, with its numbers in this game."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     agent_id: str
     name: str | None
-    personality: str | None = Field(description="Null where nobody plays the game here.")
+    personality: str | None = Field(description="Null if the game is not played here.")
     model_name: str | None
-    player: PlayerSpec | None = Field(description="Who drives it: `external`, `random`, …")
+    player: PlayerSpec | None = Field(description="Its player: `external`, `random`, …")
     total_moves: int
     illegal_moves_attempted: int
     thinking_time: float = Field(description="Seconds, the sum of those known.")
@@ -241,7 +243,7 @@ class Clocks(Shape):
 
 
 class LiveSettings(Shape):
-    """How a game is played: see NewGame."""
+    """The settings of a live game: see NewGame."""
 
     max_illegal: int
     fallback: Literal["resign", "random"]
@@ -262,16 +264,18 @@ class Game(GameSummary):  # type: ignore[valid-type, misc]
     move_history: list[PlayedMove] | None = Field(description="Absent where `moves=false`.", default=None)
     agents: GameAgents | None
     clocks: Clocks | None
-    live: LiveSettings | None = Field(description="How it is played; null for a game that nobody plays here.")
-    move_deadline: datetime | None = Field(description="When the time of the side to move is over.")
-    attempts_left: int | None = Field(description="How many attempts of the side to move may still be rejected.")
+    live: LiveSettings | None = Field(description="Its settings; null for a game that is not played here.")
+    move_deadline: datetime | None = Field(description="The end of the time of the side to move.")
+    attempts_left: int | None = Field(
+        description="The number of attempts of the side to move that may still be rejected."
+    )
 
 
 # -- sessions ----------------------------------------------------------------------------------------------
 
 
 class PlayerStats(Shape):
-    """How an agent has played (AgentStats), in this game."""
+    """An agent's numbers in this game (AgentStats)."""
 
     games_played: int
     games_won: int
@@ -294,7 +298,7 @@ class GameSession(Shape):
 
     session_id: str = Field(description="A UUID that follows from the game.")
     game_id: WorldName
-    websocket_connections: int = Field(ge=0, description="How many watch it here.")
+    websocket_connections: int = Field(ge=0, description="The number of its watchers here.")
     agent_white: PlayingAgent
     agent_black: PlayingAgent
     created_at: datetime

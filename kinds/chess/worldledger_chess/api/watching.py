@@ -1,8 +1,7 @@
-"""The WebSocket of a game: whoever opens it is told what happens in the game.
+"""The WebSocket of a game: its watchers are sent the game's events.
 
-Each message is one event of the log (`worldledger_chess.arena.events`), less than 64 KiB of JSON. A watcher goes on
-after the ``global_seq`` that it had last; each goes at its own pace, and one that is slow holds up neither the game nor
-others.
+Each message is one event of the log (`worldledger_chess.arena.events`), less than 64 KiB of JSON. A watcher continues
+after the ``global_seq`` that it had last; each goes at its own pace, and a slow one delays neither the game nor others.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ def _after_seq(scope: Scope) -> int:
 
 
 class _End(NamedTuple):
-    """Why a socket is closed (codes: RFC 6455, section 7.4)."""
+    """The code and reason with which a socket is closed (RFC 6455, section 7.4)."""
 
     code: int
     reason: str
@@ -185,7 +184,7 @@ class _Watcher:
         return _STOPPING
 
     async def _read(self) -> _End | None:
-        """Take what the client says, which is not much, until it leaves."""
+        """Answer the client's pings until it leaves."""
         unreadable = taken = 0
         while True:
             event = await self._receive()

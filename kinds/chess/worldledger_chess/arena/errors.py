@@ -15,7 +15,7 @@ class NoSuchGameError(SimulationError):
 
 
 class GameNotLiveError(SimulationError):
-    """A game that nobody plays, such as an imported one: it can be looked at, and watched; details: ``game_id``."""
+    """A game that is not played, such as an imported one: it can be read and watched; details: ``game_id``."""
 
     code = "game_not_live"
 

@@ -59,7 +59,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
       /v1/games``, except that there is no deadline by default.
     - ``white``, ``black``: an agent_id each, or an object with the Agent's fields.
     - ``timeout``: seconds that an answer may take; ``patience``: seconds for which a service that cannot be reached, or
-      says that it gets too many requests, is tried again.
+      gets too many requests, is tried again.
 
     An observation has ``observation``, the board's tensor (`tensor_of`), the same for both players, and
     ``action_mask``, int8 of 4672 in PettingZoo's coding (`worldledger_chess.rules.actions`): that of the player to
@@ -156,7 +156,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         if game_id is not None:
             told = self._http.call("GET", path_of("v1", "games", game_id), params=_BRIEF)
             if not told["agents"] or any(agent["player"] != EXTERNAL for agent in told["agents"].values()):
-                raise ValueError(f"the game {game_id!r} is none whose players are both external")
+                raise ValueError(f"the players of the game {game_id!r} are not both external")
         if game_id is None or game_id != self.game_id:
             self._give_up()
             self._own = game_id is None
@@ -177,7 +177,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
             self._was_dead_step(action)
             return
         if action is None:
-            raise TypeError(f"{agent} is to move, and None is no action")
+            raise TypeError(f"{agent} is to move: None is no action")
         text = self._text(operator.index(action))
         try:
             told = self._attempt(agent, text)
@@ -187,7 +187,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
             told = self._http.call("GET", self._path, params=_BRIEF)
             ply, said, ended = told["plies"], {"san": None}, told
         else:
-            (ply, said), ended = _became_of(told), told["ended"]
+            (ply, said), ended = _outcome_of(told), told["ended"]
         self._cumulative_rewards[agent] = 0.0
         self._clear_rewards()
         if told.get("accepted") is False:
@@ -227,7 +227,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._over = True
 
     def _begin(self, told: Mapping[str, Any]) -> None:
-        """Take over a game in its present state."""
+        """Continue a game from its present state."""
         game_id: str = told["game_id"]
         self.game_id = game_id
         self._path = path_of("v1", "games", game_id)
@@ -243,7 +243,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         self._stand(told, told["plies"], ended, san=None)
 
     def _stand(self, told: Mapping[str, Any], ply: int, ended: Mapping[str, Any] | None, **said: Any) -> None:
-        """Take over a position, in which the game goes on or has ended, and update the agents."""
+        """Set the position, in which the game goes on or has ended, and update the agents."""
         self._board = chess.Board(told["board_state"]["fen"], chess960=self._chess960)
         self._ply = ply
         self._legal = {} if ended else legal_actions(self._board)
@@ -296,8 +296,8 @@ class ChessEnv(AECEnv[str, Any, Any]):
         return told
 
 
-def _became_of(told: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Return the number of moves after an attempt, and what ``infos`` say of it."""
+def _outcome_of(told: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Return the number of moves after an attempt, and its part of ``infos``."""
     ply: int = told["ply"]
     if told["accepted"]:
         return ply, {"san": told["move"]["san_notation"]}

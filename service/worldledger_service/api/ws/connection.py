@@ -40,8 +40,8 @@ class _CloseError(Exception):
 class Connection:
     """Serves one agent over one socket: one task reads, another sends observations, and each intent has its own.
 
-    Whoever sends waits for the client. So behind one that does not read its messages stay unread, and its observations
-    collapse in their Subscription; nobody else is held up.
+    Each sender waits for the client. So if the client does not read, its own messages stay unread too, and its
+    observations are merged in their Subscription; no other client is held up.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ MAX_BYTES: Final = 65_536
 
 MessageId: TypeAlias = str | int | float | None
 
-#: What a client may send: the members that a message of this type must have, and those that it may have.
+#: Messages of clients: the members that a message of this type must have, and those that it may have.
 _SHAPES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "intent": (("type", "intent"), ("id",)),
     "intents": (("type", "intents"), ("atomic", "ordered", "id")),

@@ -1,4 +1,4 @@
-"""What goes out over a socket, one frame for one message."""
+"""Messages to the client of a socket, one frame for each."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Outgoing:
-    """Sends to one agent's client. Each call waits until the client has taken what was sent before.
+    """Sends to one agent's client. Each call waits until the client has taken the messages before.
 
-    A client that has left is sent nothing more: whoever reads hears that it has. ``context_seq`` is the newest that the
-    client was handed here, be it an observation or the latest view.
+    A client that has left is sent nothing more; the reading task notices that. ``context_seq`` is the newest that the
+    client was sent here, as an observation or the latest view.
     """
 
     def __init__(self, send: Send, world_id: str, agent_id: str, instance: str) -> None:
@@ -57,7 +57,7 @@ class Outgoing:
         await self.text(write_problem(kind, message_id, enclosed_problem(error, self.instance), **body))
 
     def hand_out(self, view_seq: int) -> None:
-        """Take note of what the client is handed; it is never taken back."""
+        """Note a view_seq that the client is sent; it never decreases."""
         self.context_seq = max(self.context_seq, view_seq)
 
     async def view(self, view: View, message_id: MessageId = None, *, latest: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a message of the client."""
+"""Handling the messages of a client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Intents of one socket that are under way at once; beyond, nothing more is read.
 IN_FLIGHT: Final = 256
-#: Generations of one socket that are told of; whoever ends them elsewhere makes no more of them.
+#: Generations of one socket whose end is reported; a client that ends them elsewhere has no more of them.
 _MOST_WATCHED: Final = 1000
 
 log = structlog.get_logger("worldledger.api")
@@ -73,7 +73,7 @@ class Taker:
         }
 
     async def take(self, message: Message) -> None:
-        """Take one message. Raises UnreadableError for values that are none of its type's, and SimulationError."""
+        """Handle one message. Raises UnreadableError for values that its type cannot have, and SimulationError."""
         await self._handlers[message.type](message)
 
     async def settle(self, timeout: float | None = None) -> None:
@@ -198,7 +198,7 @@ class Taker:
         *,
         atomic: bool,
     ) -> None:
-        """Tell what became of each intent of a list, once the tick has decided those that are held."""
+        """Send the outcome of each intent of a list, once the tick has decided the held ones."""
         try:
             if any(isinstance(each, Held) for each in answers):
                 answers = await self._world.decisions(answers, atomic=atomic)
@@ -355,7 +355,7 @@ class Taker:
             await self._accept(message_id, receipt)
 
     def _hear(self, heard: TimeAuthority, seq: int) -> None:
-        """Take note of what was said here for an adapter, if it is the latest; answers come in any order."""
+        """Note the message that was sent here for an adapter, if it is the latest; answers come in any order."""
         if seq > self._heard_seq:
             self.heard, self._heard_seq = heard, seq
 

@@ -76,7 +76,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.transport.close()
 
     def handle_cont(self, event: Frame) -> None:
-        """Take a further part of a message; one that is empty adds nothing, and there may be no end of them."""
+        """Take a further part of a message; empty parts add nothing, and there may be endlessly many."""
         if event.data or event.fin:
             super().handle_cont(event)
 
@@ -88,7 +88,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             super().handle_ping()
 
     def send_receive_event_to_app(self) -> None:
-        """Hand on a whole message."""
+        """Pass on a whole message."""
         if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
             self.frames = []
             if not self.close_sent:
@@ -157,7 +157,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     # -- stopping ------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Let the application close the socket, which first answers what is under way; hurry those that do not read."""
+        """Let the application answer calls under way and close the socket; clients that do not read are cut off."""
         self.close_timeout = _CLOSING[1]
         if self.close_sent:
             self.transport.close()

@@ -79,7 +79,7 @@ async def episode_of(found: Services, episode_id: str, *, whole: bool = True) ->
         raise GameNotLiveError(f"{episode_id!r} is no live game: it is a record", game_id=episode_id)
     episode = Episode(game)
     if not episode.own:
-        what = f"nobody plays {episode_id!r} from outside: both sides of it are the service's"
+        what = f"no client plays {episode_id!r}: both sides of it are the service's"
         raise GameNotLiveError(what, game_id=episode_id)
     if whole:
         await game.catch_up()
@@ -102,7 +102,7 @@ class Episode:
     # -- playing -------------------------------------------------------------------------------------------
 
     async def go_on(self) -> None:
-        """Let the others move until it is the client's turn, unless that takes long. Raises as `LiveGame.move`."""
+        """Wait until it is the client's turn, but not for long. Raises as `LiveGame.move`."""
         while True:
             record = self.game.record
             if not record.in_progress or record.unsettled or record.turn in self.own:
@@ -288,7 +288,7 @@ _STEP: dict[str, Any] = {"episode_id": "lesson-1", "action": {"move": "e2e4"}, "
 
 
 class OpenEnvReset(Shape):
-    """How an episode begins, all of it optional; null is as left out, but for `deadline_s`."""
+    """The beginning of an episode; all fields are optional, and null means absent, except for `deadline_s`."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_RESET]})
 
@@ -310,7 +310,7 @@ class OpenEnvReset(Shape):
         default=None, description="After so many illegal attempts in a row (3) comes the fallback."
     )
     fallback: Literal["resign", "random"] | None = Field(
-        default=None, description="What is done then for the agent: it resigns (usual), or a random move is made."
+        default=None, description="The fallback: the agent resigns (usual), or a random move is made."
     )
     deadline_s: DeadlineS | DeadlineOfEach | None = Field(
         default=None, description="Seconds for a move; usually no limit."
@@ -346,7 +346,7 @@ class OpenEnvStep(Shape):
 
 
 class OpenEnvObservation(Shape):
-    """What the agent sees."""
+    """The agent's observation."""
 
     fen: str = Field(description="Always with the square that a pawn has just passed over, as the standards have it.")
     legal_moves: list[Uci] = Field(description="In UCI, sorted; empty where it is not the client's turn.")
@@ -363,7 +363,7 @@ class OpenEnvObservation(Shape):
 
 
 class OpenEnvResult(Shape):
-    """What a reset or a step is answered with."""
+    """The answer to a reset or a step."""
 
     observation: OpenEnvObservation
     reward: float
@@ -371,7 +371,7 @@ class OpenEnvResult(Shape):
 
 
 class OpenEnvState(Shape):
-    """How an episode stands."""
+    """The state of an episode."""
 
     episode_id: WorldName | None = Field(description="Null where no episode is meant.")
     step_count: int = Field(ge=0, description="Half-moves, of both sides.")
@@ -379,7 +379,9 @@ class OpenEnvState(Shape):
     current_player: Player
     move_history: list[Uci]
     initial_fen: str | None = None
-    player: Literal["white", "black", "both"] | None = Field(default=None, description="What the client moves.")
+    player: Literal["white", "black", "both"] | None = Field(
+        default=None, description="The side that the client moves."
+    )
     agents: dict[Player, Word] | None = Field(default=None, description="The agents of the two sides.")
     seed: Seed | None = None
     global_seq: int | None = Field(default=None, description="The last effect of its log.")
@@ -390,13 +392,13 @@ class OpenEnvState(Shape):
 
 
 class OpenEnvHealth(Shape):
-    """That the environment is there."""
+    """The environment is there."""
 
     status: Literal["healthy"]
 
 
 class OpenEnvMetadata(Shape):
-    """What this environment is."""
+    """The metadata of this environment."""
 
     name: str
     description: str

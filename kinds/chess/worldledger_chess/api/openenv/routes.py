@@ -109,7 +109,7 @@ async def _reset_body(request: Request, found: Services) -> dict[str, Any]:
     responses={
         200: {
             **json_of(OpenEnvResult),
-            "description": "What the attempt has led to, legal or not.",
+            "description": "The result of the attempt, legal or not.",
             "headers": {"Idempotency-Replayed": header("`true` where this request was made before.")},
         },
         **problems(403, 404, 409, 413, 415, 422, 429, 503, 504),
@@ -168,12 +168,12 @@ def _one_of(places: dict[str, Any]) -> str | None:
     summary="The state of an episode",
     response_class=Response,
     responses={
-        200: {**json_of(OpenEnvState), "description": "How the episode stands."},
+        200: {**json_of(OpenEnvState), "description": "The state of the episode."},
         **problems(404, 409, 422, 429, 503, 504),
     },
 )
 async def openenv_state(request: Request, episode_id: EpisodeId = None) -> Response:
-    """Tell how an episode stands. Without an `episode_id` it is the state before the first reset."""
+    """Return the state of an episode; without an `episode_id` the state before the first reset."""
     if episode_id is None:
         return _json(NO_STATE)
     return _json((await episode_of(services(request), episode_id)).state())
@@ -182,7 +182,7 @@ async def openenv_state(request: Request, episode_id: EpisodeId = None) -> Respo
 @router.get(
     "/health",
     operation_id="openenv_health",
-    summary="Whether the environment is there",
+    summary="The health of the environment",
     response_class=Response,
     responses={200: {**json_of(OpenEnvHealth), "description": "It is."}, **problems()},
 )
@@ -194,12 +194,12 @@ async def openenv_health() -> Response:
 @router.get(
     "/metadata",
     operation_id="openenv_metadata",
-    summary="What the environment is",
+    summary="The metadata of the environment",
     response_class=Response,
     responses={200: {**json_of(OpenEnvMetadata), "description": "Name, description and version."}, **problems()},
 )
 async def openenv_metadata() -> Response:
-    """Tell what this environment is."""
+    """Return the metadata of this environment."""
     return _json(_METADATA)
 
 

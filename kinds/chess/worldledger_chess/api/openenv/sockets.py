@@ -61,7 +61,7 @@ log = structlog.get_logger("worldledger.api")
 
 
 class _End(NamedTuple):
-    """Why a socket is closed (codes: RFC 6455, section 7.4)."""
+    """The code and reason with which a socket is closed (RFC 6455, section 7.4)."""
 
     code: int
     reason: str
