@@ -96,7 +96,7 @@ class IntentConflictError(SimulationError):
         self,
         intent: Mapping[str, Any],
         conflicting_effects: Sequence[Mapping[str, Any]],
-        reason: str = "what it says of the world is not so",
+        reason: str = "it assumes what is not so in the world",
         **details: Any,
     ) -> None:
         named = {name: intent.get(name) for name in ("req_id", "agent_id", "kind")}

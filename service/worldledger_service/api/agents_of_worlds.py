@@ -92,7 +92,7 @@ class Registration(Body):
         description="Sightings after which what it is about to do is stale; null: it never is. The world's if absent.",
     )
     interrupt_policy: InterruptPolicy | None = Field(
-        default=None, description="Which sightings count; what the world says if null."
+        default=None, description="The sightings that count; those of the world's setting if null."
     )
 
 
@@ -109,7 +109,7 @@ class WorldAgent(Shape):
     staleness_threshold: StalenessThreshold | None = Field(
         default=None, description="Its own, where it has one; null: what it is about to do is never stale."
     )
-    interrupt_policy: InterruptPolicy | None = Field(default=None, description="Its own, where it has one.")
+    interrupt_policy: InterruptPolicy | None = Field(default=None, description="Its own, if it has one.")
 
 
 class WorldAgentPage(Shape):
@@ -154,12 +154,12 @@ _DEFAULT: Final = 100
         200: {
             **json_of(RegisteredAgent),
             "description": "It was registered so already; nothing is written.",
-            "headers": {"Location": header("Where the agent is.")},
+            "headers": {"Location": header("The address of the agent.")},
         },
         201: {
             **json_of(RegisteredAgent),
-            "description": "The agent, with its view where its observations go on.",
-            "headers": {"Location": header("Where the agent is.")},
+            "description": "The agent, with its view at which its observations continue.",
+            "headers": {"Location": header("The address of the agent.")},
         },
         **problems(404, 409, 413, 415, 422, 503),
     },

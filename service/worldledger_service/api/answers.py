@@ -43,13 +43,13 @@ T = TypeVar("T")
 
 
 async def viewed(found: Services, ask: Callable[[], Awaitable[T]]) -> T:
-    """Return what is read from the views. Raises ProjectionUnavailableError where one is missing, and as `reading`."""
+    """Return what is read from the views. Raises ProjectionUnavailableError if one is missing, and as `guarded`."""
 
     async def view() -> T:
         try:
             return await ask()
         except ViewMissingError as error:
-            what = "what this projection has made is not to be had at the moment"
+            what = "this projection cannot be read at the moment"
             raise ProjectionUnavailableError(what) from error
 
     return await guarded(found.store.outages, view())

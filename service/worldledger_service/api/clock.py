@@ -72,7 +72,7 @@ class TickClosing(Body):
 
     source: str = Field(
         json_schema_extra=_ADAPTER,
-        description="The adapter that has the authority over time; anybody where none has.",
+        description="The adapter that has the authority over time; any name if none has.",
     )
 
 
@@ -115,7 +115,7 @@ class AuthoritySilence(Shape):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_SILENCE]})
 
     authority: str
-    last_tick_seq: GlobalSeq | None = Field(description="Its last tick; null where none came since it took over.")
+    last_tick_seq: GlobalSeq | None = Field(description="Its last tick; null if none came since it took over.")
     reason: str = Field(
         description="`disconnected`: the connection of its last tick or take-over ended; `no_tick`: none came."
     )
@@ -168,7 +168,7 @@ router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depe
         201: {
             **json_of(Receipt, ClosedTick),
             "description": "The effect WorldTimeSet is durable.",
-            "headers": {"Location": header("Where the effect is.")},
+            "headers": {"Location": header("The address of the effect.")},
         },
         **problems(404, 409, 413, 415, 422, 503),
     },
@@ -190,7 +190,7 @@ async def tick(request: Request, world: WorldName, body: Tick) -> Response:
         201: {
             **json_of(ClosedTick),
             "description": "The tick is closed: all that was held is decided, and durable.",
-            "headers": {"Location": header("Where the tick's effect is.")},
+            "headers": {"Location": header("The address of the tick's effect.")},
         },
         **problems(404, 413, 415, 422, 503),
     },
@@ -233,7 +233,7 @@ async def get_time_authority(request: Request, world: WorldName) -> Response:
 @router.put(
     "/v1/worlds/{world}/time-authority",
     operation_id="set_time_authority",
-    summary="Say who is to set a world's sim_time",
+    summary="Set the authority that sets a world's sim_time",
     response_class=Response,
     responses={
         200: {**json_of(TimeAuthoritySet), "description": "The effect WorldTimeAuthoritySet is durable."},

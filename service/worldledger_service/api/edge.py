@@ -334,5 +334,5 @@ class Stopping:
             if scope["type"] == "lifespan" or found is None or not found.stopping.is_set():
                 raise
             if not started:
-                what = "the service has stopped before this was answered; what became of it is not known"
+                what = "the service has stopped before this was answered; the outcome is not known"
                 await problem_response(scope, StoreUnavailableError(what, outcome="unknown"))(scope, receive, send)

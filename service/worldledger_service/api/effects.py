@@ -128,7 +128,7 @@ router = APIRouter(route_class=BareRoute, tags=["effects"])
         201: {
             **json_of(Receipt, Receipts),
             "description": "The effects are durable: one receipt for one draft, `receipts` in order for a list.",
-            "headers": {"Location": header("Where the effect is, when one draft was sent.")},
+            "headers": {"Location": header("The address of the effect, if one draft was sent.")},
         },
         **problems(404, 409, 413, 415, 422, 503),
     },

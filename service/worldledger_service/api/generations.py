@@ -68,11 +68,11 @@ class Generation(Shape):
 
     agent_id: Word
     req_id: Word
-    context_seq: ContextSeq | None = Field(description="The view it is made from; null where it runs elsewhere.")
+    context_seq: ContextSeq | None = Field(description="The view on which it is based; null if it runs elsewhere.")
     cancelled: bool
     reason: str | None = Field(description="Why it is cancelled.")
     setting: Literal["generation", "agent", "world"] | None = Field(
-        default=None, description="Where it is cancelled as stale: whose threshold decided."
+        default=None, description="If it is cancelled as stale: the setting whose threshold decided."
     )
     staleness_threshold: StalenessThreshold | None = Field(default=None, description="That threshold.")
     interrupt_policy: InterruptPolicy | None = Field(default=None, description="Which sightings count.")
@@ -128,12 +128,12 @@ router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depe
         200: {
             **json_of(Generation),
             "description": "It is under way already, from the same view.",
-            "headers": {"Location": header("Where the generation is.")},
+            "headers": {"Location": header("The address of the generation.")},
         },
         201: {
             **json_of(Generation),
             "description": "The generation, which may be cancelled from here on.",
-            "headers": {"Location": header("Where the generation is.")},
+            "headers": {"Location": header("The address of the generation.")},
         },
         **problems(404, 413, 415, 422, 503),
     },
@@ -261,7 +261,7 @@ _PATH = "/v1/worlds/{world}/staleness"
 @router.get(
     _PATH,
     operation_id="get_staleness",
-    summary="When what agents are about to do is stale",
+    summary="The conditions under which generations are stale",
     response_class=Response,
     responses={200: {**json_of(WorldStaleness), "description": "The settings."}, **problems(404, 422, 503)},
 )
@@ -275,7 +275,7 @@ async def get_staleness(request: Request, world: WorldName) -> Response:
 @router.put(
     _PATH,
     operation_id="set_staleness",
-    summary="Set when what agents are about to do is stale",
+    summary="Set the conditions under which generations are stale",
     response_class=Response,
     responses={
         200: {**json_of(WorldStaleness), "description": "The effect WorldStalenessSet is durable."},

@@ -40,7 +40,7 @@ class Readiness(Shape):
     """The service is ready to work, with the status of its projections; one that lags makes it no less ready."""
 
     status: Literal["ready"]
-    projections: dict[str, ProjectionHealth] | None = Field(description="Null where it could not be told in time.")
+    projections: dict[str, ProjectionHealth] | None = Field(description="Null if it was not known in time.")
 
 
 # -- routes -------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class AgentView(Shape):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_VIEW]})
 
     agent_id: Word
-    view_seq: GlobalSeq = Field(description="The effect that made the view what it is.")
+    view_seq: GlobalSeq = Field(description="The effect that last changed the view.")
     context_digest: str = Field(
         pattern=HEX64, description="SHA-256 of the view without `view_seq` and itself, in the profile `state/1`."
     )
@@ -98,7 +98,7 @@ class ObservationDelta(Shape):
     context_digest: str = Field(pattern=HEX64, description="The view's own, after the patches.")
     schema_version: Word
     events: list[ObservedEvent] = Field(description="Events that the patches do not show.")
-    collapsed: int = Field(default=1, ge=1, description="How many deltas this one stands for.")
+    collapsed: int = Field(default=1, ge=1, description="The number of deltas that were merged into this one.")
     events_dropped: int = Field(default=0, ge=0, description="How many of their events it does not have.")
 
 

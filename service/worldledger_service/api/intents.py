@@ -169,7 +169,7 @@ router = APIRouter(route_class=BareRoute, tags=["agents"])
 
 _ELEMENT: Final = re.compile(r"\$(?:\.intents)?\[(\d+)\]")
 _LIMITS: Final = {
-    "RateLimit-Policy": header("The quotas of the agent, where the world sets some."),
+    "RateLimit-Policy": header("The quotas of the agent, if the world sets any."),
     "RateLimit": header("The rest of them, and the seconds until all can be used again."),
 }
 
@@ -194,7 +194,7 @@ _LIMITS: Final = {
         201: {
             **json_of(AcceptedIntent, IntentResults),
             "description": "The intent is an effect, and durable; of an atomic list, all are.",
-            "headers": {"Location": header("Where the effect is, when one intent was sent."), **_LIMITS},
+            "headers": {"Location": header("The address of the effect, if one intent was sent."), **_LIMITS},
         },
         **problems(403, 404, 409, 413, 415, 422, 429, 503, 504),
     },

@@ -70,7 +70,7 @@ class Observations(Shape):
     deltas: list[ObservationDelta]
     view_seq: int = Field(ge=0, description="The `after` of the next request.")
     view: AgentView | None = Field(
-        default=None, description="The view that the first delta applies to, where the request named none."
+        default=None, description="The view that the first delta applies to, if the request named none."
     )
 
 

@@ -61,7 +61,7 @@ class Body(Shape):
 class FoundProblem(Shape):
     """One of several things that are wrong."""
 
-    path: str = Field(description="Where, as people write it: `agents[Trader_1].inventory.food`.")
+    path: str = Field(description="The place, as people write it: `agents[Trader_1].inventory.food`.")
     message: str
 
 
@@ -97,9 +97,9 @@ class Problem(BaseModel):
     path: str | None = Field(default=None, description="JSON path of the offending value.")
     index: int | None = Field(default=None, description="Place of the offending draft in its list.")
     problems: list[FoundProblem] | None = Field(
-        default=None, description="Everything that is wrong below `path`, where several things may be: the first 100."
+        default=None, description="All problems below `path`, if there may be several: the first 100."
     )
-    problems_found: int | None = Field(default=None, description="How many there are, where it is more than that.")
+    problems_found: int | None = Field(default=None, description="The number of all problems, if there are more.")
 
 
 class PatchOperation(Shape):
@@ -134,13 +134,16 @@ that reaches it may read and append.
 #: How many of the groups come before those of kinds.
 _BEFORE_KINDS: Final = 4
 TAGS: Final = [
-    {"name": "worlds", "description": "Worlds and where their logs end."},
+    {"name": "worlds", "description": "Worlds and the heads of their logs."},
     {"name": "effects", "description": "Appending and reading effects."},
     {"name": "states", "description": "The states of worlds at any moment: the fold of their effects."},
-    {"name": "agents", "description": "Living in a world: what agents see, what they want, and who moves time."},
+    {
+        "name": "agents",
+        "description": "Living in a world: views and observations, intents, and the authority over time.",
+    },
     {"name": "projections", "description": "How the read models stand, rebuilding and checking them."},
     {"name": "analytics", "description": "Questions in SQL, over the schema `analytics` of the database."},
-    {"name": "schemas", "description": "JSON Schemas of what people write as files."},
+    {"name": "schemas", "description": "JSON Schemas of the files that people write."},
     {"name": "verification", "description": "Proving that nothing was changed."},
     {"name": "health", "description": "For supervisors and load balancers."},
 ]

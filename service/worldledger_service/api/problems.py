@@ -318,7 +318,7 @@ _TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.CircuitBreakerOpenError: Answer(503, "This is left alone for a while", retry_after=1),
     errors.DeadlineExceededError: Answer(504, "The intent waited too long"),
     errors.QueryTimeoutError: Answer(504, "The query took too long"),
-    errors.QueueClosedError: Answer(503, "What was read from is closed"),
+    errors.QueueClosedError: Answer(503, "The queue is closed"),
     errors.OverloadedError: Answer(503, "Too much is waiting", retry_after=1),
     ProjectionBehindError: Answer(503, "The projection has not come so far", retry_after=1),
     ProjectionUnavailableError: Answer(503, "The projection cannot be read now", retry_after=1),

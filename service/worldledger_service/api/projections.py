@@ -59,7 +59,7 @@ class ProjectionJob(Shape):
     started_at: datetime
     effects_done: int
     effects_total: int | None
-    error: dict[str, JsonValue] | None = Field(description="`code` and `detail`, where it failed.")
+    error: dict[str, JsonValue] | None = Field(description="`code` and `detail`, if it failed.")
 
 
 class WorldRebuild(ProjectionJob):
@@ -151,16 +151,16 @@ World = Annotated[str | None, Query(description="Only this world.", examples=["m
 
 _BEGUN: Final = {
     **json_of(Projection),
-    "description": "It goes on by itself; this is how the projection stands.",
-    "headers": {"Location": header("Where its progress is seen.")},
+    "description": "It goes on by itself; this is the present status of the projection.",
+    "headers": {"Location": header("The address of its progress.")},
 }
-_DONE: Final = {**json_of(Projection), "description": "How the projection stands now."}
+_DONE: Final = {**json_of(Projection), "description": "The present status of the projection."}
 
 
 @router.get(
     "/v1/projections",
     operation_id="list_projections",
-    summary="How every projection stands",
+    summary="The status of every projection",
     response_class=Response,
     responses={200: {**json_of(ProjectionList), "description": "All projections, by name."}, **problems(422, 503)},
 )
@@ -174,7 +174,7 @@ async def list_projections(request: Request) -> Response:
 @router.get(
     "/v1/projections/{name}",
     operation_id="get_projection",
-    summary="How a projection stands",
+    summary="The status of a projection",
     response_class=Response,
     responses={200: _DONE, **problems(404, 422, 503)},
 )
@@ -186,7 +186,7 @@ async def get_projection(request: Request, name: Name) -> Response:
 @router.post(
     "/v1/projections/{name}/rebuild",
     operation_id="rebuild_projection",
-    summary="Build a projection anew from the logs",
+    summary="Rebuild a projection from the logs",
     status_code=202,
     response_class=Response,
     dependencies=_ORDERS,
@@ -278,7 +278,7 @@ async def resume(request: Request, name: Name) -> Response:
 @router.post(
     "/v1/projections/{name}/retry",
     operation_id="retry_projection",
-    summary="Try again what was set aside",
+    summary="Try worlds again that were set aside",
     response_class=Response,
     dependencies=_ORDERS,
     responses={

@@ -27,7 +27,7 @@ class PublishedSchema(Shape):
     name: str
     title: str
     id: str = Field(description="Its `$id`.")
-    path: str = Field(description="Where it is.")
+    path: str = Field(description="The address of the schema.")
 
 
 class SchemaList(Shape):

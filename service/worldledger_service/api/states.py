@@ -346,12 +346,12 @@ async def list_snapshots(
         200: {
             **json_of(Snapshot),
             "description": "Nothing has happened since the newest snapshot up to that moment: this is it.",
-            "headers": {"Location": header("Where the state is.")},
+            "headers": {"Location": header("The address of the state.")},
         },
         201: {
             **json_of(Snapshot),
-            "description": "The snapshot that was taken; its digest stands in the log.",
-            "headers": {"Location": header("Where the state is.")},
+            "description": "The snapshot that was taken; its digest is in the log.",
+            "headers": {"Location": header("The address of the state.")},
         },
         **problems(403, 404, 422, 503),
     },

@@ -103,7 +103,7 @@ _PAGE_BYTES: Final = 4 * 1024 * 1024
         201: {
             **json_of(WorldRecord),
             "description": "The world, with its genesis at global_seq 1.",
-            "headers": {"Location": header("Where the world is."), "ETag": header("The head's tag.")},
+            "headers": {"Location": header("The address of the world."), "ETag": header("The head's tag.")},
         },
         **problems(404, 409, 413, 415, 422, 503),
     },

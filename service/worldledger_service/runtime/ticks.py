@@ -326,7 +326,7 @@ class Ticks:
                 found = await self._holding.known(self._log.world_id, keys)
                 break
             except SimulationError as error:
-                log.debug("what a tick has decided is asked for again", error=error.message)
+                log.debug("the decision of a tick is read again", error=error.message)
                 await backoff.wait()
         for key in keys:
             answer = found.get(key)
@@ -500,7 +500,7 @@ def _closing() -> SimulationError:
 
 def _forgotten(key: Key) -> SimulationError:
     return StoreUnavailableError(
-        f"what became of request {key[1]!r} of {key[0]!r} is not kept any longer: it was refused; send it again",
+        f"the outcome of request {key[1]!r} of {key[0]!r} is no longer kept: it was refused; send it again",
         outcome="unknown",
     )
 

@@ -174,7 +174,7 @@ async def list_games(
 @router.get(
     "/v1/games/{game_id}",
     operation_id="get_game",
-    summary="One game as it stands",
+    summary="One game in its present state",
     response_class=Response,
     responses={200: {**json_of(Game), "description": "The game."}, **problems(404, 409, 422, 503)},
 )
@@ -252,7 +252,9 @@ async def get_board(
     request: Request,
     game_id: GameId,
     ply: Annotated[
-        int | None, whole(0), Query(ge=0, le=MAX_INT, description="After so many moves; now, where it is left out.")
+        int | None,
+        whole(0),
+        Query(ge=0, le=MAX_INT, description="After so many moves; the present position if absent."),
     ] = None,
 ) -> Response:
     """Return the board as SVG, seen from White's side: now, or after a number of moves."""

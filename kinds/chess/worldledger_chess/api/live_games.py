@@ -71,7 +71,7 @@ router = APIRouter(route_class=_GameRoute, tags=["games"], dependencies=[Depends
 #: Where LiveConfig finds what is wrong, which here is the body itself.
 _CONFIG: Final = f"$.config.{LIVE}"
 _REPLAYED: Final = {"Idempotency-Replayed": header("`true`")}
-_EFFECT: Final = {"Location": header("Where the effect is.")}
+_EFFECT: Final = {"Location": header("The address of the effect.")}
 _REFUSALS: Final = problems(403, 404, 409, 413, 415, 422, 429, 503, 504)
 
 
@@ -100,12 +100,12 @@ _REQ_ID_KEY: Final = _key("The req_id, for clients that keep such keys in a head
         200: {
             **json_of(Game),
             "description": "A request with this Idempotency-Key has made the game before; it is told as it stands.",
-            "headers": {"Location": header("Where the game is."), **_REPLAYED},
+            "headers": {"Location": header("The address of the game."), **_REPLAYED},
         },
         201: {
             **json_of(Game),
             "description": "The game, which has begun.",
-            "headers": {"Location": header("Where the game is.")},
+            "headers": {"Location": header("The address of the game.")},
         },
         **problems(409, 413, 415, 422, 503),
     },
@@ -270,7 +270,7 @@ def _agent_id(game: LiveGame, body: MoveRequest | Resignation) -> str:
     if body.agent_id is not None and body.player is None:
         return body.agent_id
     if body.player is None or body.agent_id is not None:
-        raise InvalidMoveRequestError("say who by agent_id or by player: one of the two", "$.agent_id")
+        raise InvalidMoveRequestError("name the side by agent_id or by player: one of the two", "$.agent_id")
     if game.live is None:
         return body.player  # whom the arena refuses, as it does anybody in such a game
     return game.live.agents[body.player].agent_id

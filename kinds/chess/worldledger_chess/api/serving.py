@@ -40,7 +40,7 @@ class OfGames(Collector):
             yield CounterMetricFamily(f"worldledger_games_{name}", what, value=count)
         for name, what, value in (
             ("in_memory", "Games in memory, ended ones included.", len(games)),
-            ("in_progress", "Live games in memory that go on.", sum(_goes_on(game) for game in games)),
+            ("in_progress", "Live games in memory that are in progress.", sum(_goes_on(game) for game in games)),
             ("driven", "Games in which players of this process play.", self._arena.driven),
             ("watchers", "Watchers of games here.", sum(game.watchers for game in games)),
         ):

@@ -73,7 +73,7 @@ class MoveRequest(Body):
     move: str = Field(max_length=10_000, description="UCI (e2e4, e7e8q) or SAN (e4, Nf3, O-O).")
     agent_id: Word | None = None
     player: Player | None = Field(default=None, description="The colour of the agent.")
-    thinking_time: Seconds | None = Field(default=None, description="Seconds; null where unknown.")
+    thinking_time: Seconds | None = Field(default=None, description="Seconds; null if unknown.")
     req_id: Word | None = Field(default=None, description="Idempotency key, unique per agent and game.")
     ply: Annotated[int, Field(ge=1, le=MAX_INT)] | None = Field(
         default=None, description="The attempt counts only as the move of this number; 1 is the first."
@@ -132,7 +132,7 @@ class MoveOutcome(Shape):
     global_seq: GlobalSeq = Field(description="The effect that it has become: MoveMade or MoveRejected.")
     ply: int = Field(ge=1, description="The move's number, or the one that it would have had.")
     fen: str | None = Field(description="The position after it, as in the log.")
-    move: PlayedMove | None = Field(description="The move, where it was made.")
+    move: PlayedMove | None = Field(description="The move, if it was made.")
     attempted: str | None = Field(description="The attempt, if it was rejected.")
     reason: str | None = Field(description="The reason if it was rejected: `illegal_move`, `player_failed`.")
     detail: str | None = Field(description="The same for people.")
@@ -261,7 +261,7 @@ class Game(GameSummary):  # type: ignore[valid-type, misc]
     global_seq: GlobalSeq | None = Field(description="The last effect of the world that is in it.")
     current_turn: Player | None
     board_state: BoardState | None
-    move_history: list[PlayedMove] | None = Field(description="Absent where `moves=false`.", default=None)
+    move_history: list[PlayedMove] | None = Field(description="Absent with `moves=false`.", default=None)
     agents: GameAgents | None
     clocks: Clocks | None
     live: LiveSettings | None = Field(description="Its settings; null for a game that is not played here.")

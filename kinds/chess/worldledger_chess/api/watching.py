@@ -66,7 +66,7 @@ async def watch_game(
     request: Request,
     game_id: GameId,
     after_seq: Annotated[
-        int, whole(0), Query(ge=0, le=MAX_INT, description="Events after this global_seq; all, where it is left out.")
+        int, whole(0), Query(ge=0, le=MAX_INT, description="Events after this global_seq; all if absent.")
     ] = 0,
 ) -> Response:
     """Open a WebSocket (RFC 6455) and be told what happens in a game: starts, moves, rejected attempts, the end.

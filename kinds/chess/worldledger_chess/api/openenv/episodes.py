@@ -296,7 +296,7 @@ class OpenEnvReset(Shape):
         default=None, description="The agent's colour and the random opponent's moves follow from it; drawn if null."
     )
     episode_id: WorldName | None = Field(default=None, description="The name of its world; a UUID if null.")
-    fen: str | None = Field(default=None, max_length=MAX_FEN, description="Where it begins, a playable position.")
+    fen: str | None = Field(default=None, max_length=MAX_FEN, description="The first position; it must be playable.")
     opponent: str | dict[str, JsonValue] | None = Field(
         default=None,
         description="`random`, which is usual; `self`: the client moves both sides; or a player as a new game has it.",
@@ -349,7 +349,7 @@ class OpenEnvObservation(Shape):
     """The agent's observation."""
 
     fen: str = Field(description="Always with the square that a pawn has just passed over, as the standards have it.")
-    legal_moves: list[Uci] = Field(description="In UCI, sorted; empty where it is not the client's turn.")
+    legal_moves: list[Uci] = Field(description="In UCI, sorted; empty if it is not the client's turn.")
     is_check: bool
     result: Score | None = Field(description="Null while the episode goes on.")
     done: bool = False
@@ -373,7 +373,7 @@ class OpenEnvResult(Shape):
 class OpenEnvState(Shape):
     """The state of an episode."""
 
-    episode_id: WorldName | None = Field(description="Null where no episode is meant.")
+    episode_id: WorldName | None = Field(description="Null without an episode.")
     step_count: int = Field(ge=0, description="Half-moves, of both sides.")
     fen: str
     current_player: Player

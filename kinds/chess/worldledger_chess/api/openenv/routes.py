@@ -110,7 +110,7 @@ async def _reset_body(request: Request, found: Services) -> dict[str, Any]:
         200: {
             **json_of(OpenEnvResult),
             "description": "The result of the attempt, legal or not.",
-            "headers": {"Idempotency-Replayed": header("`true` where this request was made before.")},
+            "headers": {"Idempotency-Replayed": header("`true` if this request was made before.")},
         },
         **problems(403, 404, 409, 413, 415, 422, 429, 503, 504),
     },
