@@ -1,8 +1,9 @@
 """The process that takes the snapshots of a world that is imported: ``python -m worldledger_service.snapshot_worker``.
 
 `worldledger_service.store.import_snapshots` starts it, and says what goes in by stdin and out by stdout. The database
-is neither read nor written. Until the import has ended it leaves the processors to that and to the database as long as
-what waits can be folded in a few seconds. It ends when its parent does. After an error, which is told again when the
+is neither read nor written. Until the importing process says that nothing is imported any more, it leaves the
+processors to that and to the database as long as what waits can be folded in a few seconds. It ends when its parent
+does. After an error, which is told again when the
 world is folded from the database, the exit code is 1.
 """
 
@@ -22,7 +23,7 @@ from worldledger.folding import Fold
 from worldledger.rulesets import load_ruleset
 from worldledger_service.garbage import relax_gc
 from worldledger_service.store.advancing import Forward
-from worldledger_service.store.import_snapshots import END, HELD_BYTES, SEGMENT, read_frames, record
+from worldledger_service.store.import_snapshots import END, GO, HELD_BYTES, HOLD, SEGMENT, read_frames, record
 from worldledger_service.store.snapshots import Base
 
 if TYPE_CHECKING:
@@ -48,19 +49,20 @@ class Backlog:
         self._link = link
         self._segments: deque[BinaryIO] = deque()
         self._bytes = 0
+        #: whether all segments have come, and whether they are to wait
         self._is_over = False
+        self._is_held = True
         #: seconds of the processor that folding a byte takes: a guess, until there is one that was measured
         self._cost = LATER_SECONDS / HELD_BYTES
 
     def __iter__(self) -> Iterator[BinaryIO]:
-        """Return each segment when it is due: if folding all that wait would take too long, or the import has ended.
+        """Return each segment when it is due: if folding all that wait would take too long, or they need not wait.
 
-        Raises EOFError where the importing process ends before the import does.
+        Raises EOFError where the importing process ends before the last one.
         """
         while True:
-            while not self._is_over and len(self._segments) < _MOST_SEGMENTS:
-                if not self._receive(wait=not self._is_long):
-                    break
+            while len(self._segments) < _MOST_SEGMENTS and self._receive(wait=not self._is_due):
+                pass
             if not self._segments:
                 return
             with self._segments.popleft() as segment:
@@ -71,9 +73,11 @@ class Backlog:
                 self._bytes -= size
 
     @property
-    def _is_long(self) -> bool:
-        """Whether there is more than can be left for later."""
-        return bool(self._segments) and (self._bytes > _MOST_BYTES or self._bytes * self._cost >= LATER_SECONDS)
+    def _is_due(self) -> bool:
+        """Whether something is to be done now: no segment will come, none needs to wait, or there are too many."""
+        if not self._segments:
+            return self._is_over
+        return not self._is_held or self._bytes > _MOST_BYTES or self._bytes * self._cost >= LATER_SECONDS
 
     def _receive(self, *, wait: bool) -> bool:
         """Take in what comes next, if anything has come or it is to be waited for; return whether to ask again."""
@@ -88,10 +92,13 @@ class Backlog:
             segment.seek(0)
             self._segments.append(segment)
             return True
-        if word != END:
+        if word == END:
+            self._is_over = True
+        elif word in {GO, HOLD}:
+            self._is_held = word == HOLD
+        else:
             raise EOFError
-        self._is_over = True
-        return False
+        return True
 
 
 def work(order: Order, link: socket.socket, stdout: BinaryIO) -> None:

@@ -24,6 +24,8 @@ from worldledger_service.snapshot_worker import Backlog
 from worldledger_service.store import Store, import_snapshots
 from worldledger_service.store.import_snapshots import (
     END,
+    GO,
+    HOLD,
     SEGMENT,
     ImportSnapshots,
     frame,
@@ -243,6 +245,73 @@ async def test_folding_is_put_off_until_the_import_has_ended(
     await check(store, world_id, COUNT + 1)
 
 
+async def test_folding_waits_while_another_import_runs(
+    open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process starts while other imports run, and one that runs waits; when there are none, all is folded."""
+    monkeypatch.setattr(import_snapshots, "_COMMAND", COMMAND)
+    store = await open_store(snapshot_every=500)
+    names = [f"{world_id}-{n}" for n in range(3)]
+    told: list[tuple[str, bool]] = []
+    go = ImportSnapshots.go
+
+    def telling(self: ImportSnapshots, *, now: bool) -> None:
+        told.append((self.world_id, now))
+        go(self, now=now)
+
+    monkeypatch.setattr(ImportSnapshots, "go", telling)
+    with store.reader.bulk.one():
+        await store.import_world(NewWorld(world_id=names[0]), drafts())  # its process has begun beside it
+        monkeypatch.setattr(import_snapshots, "HELD_BYTES", 10_000_000)
+        await store.import_world(NewWorld(world_id=names[1]), drafts())
+        await store.import_world(NewWorld(world_id=names[2]), drafts())
+        while len(store.states.backlogs._ended) < 3:
+            await asyncio.sleep(0)
+        assert len(workers) == 1
+        assert not any(now for _, now in told)
+        for name in names:
+            assert await snapshots(store, name) == []
+    await done(store)
+    assert {name for name, now in told if now} == {*names}
+    for name in names:
+        await check(store, name, COUNT + 1)
+    assert len(workers) == 3
+
+
+async def test_a_state_that_is_asked_for_does_not_wait_for_other_imports(
+    open_store: Opener, world_id: str, workers: list[psutil.Process]
+) -> None:
+    """Its world is folded at once; so are the oldest ones, if what waits would take too many bytes."""
+    store = await open_store(snapshot_every=500)
+    asked, other = f"{world_id}-asked", f"{world_id}-other"
+    with store.reader.bulk.one():
+        for name in (asked, other):
+            await store.import_world(NewWorld(world_id=name), drafts())
+        assert (await store.states.state_at(asked, COUNT + 1)).global_seq == COUNT + 1
+        assert len(await snapshots(store, asked)) == COUNT // 500
+        assert other in store._snapshotter._imported
+    await done(store)
+    await check(store, other, COUNT + 1)
+
+
+async def test_files_that_wait_have_a_limit(
+    open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest are folded beside other imports as soon as the files of all would be too large."""
+    monkeypatch.setattr(import_snapshots, "HELD_BYTES", 10_000_000)
+    monkeypatch.setattr(import_snapshots, "_MOST_WAITING_BYTES", 2_000_000)
+    store = await open_store(snapshot_every=500)
+    names = [f"{world_id}-{n}" for n in range(3)]
+    with store.reader.bulk.one():
+        for name in names:
+            await store.import_world(NewWorld(world_id=name), drafts())
+        await asyncio.gather(store._snapshotter._imported[names[0]])
+        assert len(await snapshots(store, names[0])) == COUNT // 500
+        assert await snapshots(store, names[2]) == []
+    await done(store)
+    await check(store, names[2], COUNT + 1)
+
+
 async def test_an_import_that_ends_early_starts_the_process_then(
     open_store: Opener, world_id: str, workers: list[psutil.Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,10 +389,11 @@ async def test_where_nothing_can_be_kept_all_is_folded_afterwards(
 
 
 class Link:
-    """A socket by which segments of 100 bytes come, and the end when they are waited for; it notes who waited when."""
+    """A socket by which segments of 100 bytes come, and other words when they are waited for; it counts those."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *words: bytes) -> None:
         self._count = count
+        self._words = iter(words)
         self._blocking = True
         self.waited = 0
 
@@ -342,21 +412,25 @@ class Link:
         if not self._blocking:
             raise BlockingIOError
         self.waited += 1
-        return END, [], 0, None
+        return next(self._words), [], 0, None
 
 
 @pytest.mark.parametrize(("seconds", "later"), [(0.0, 5), (0.9, 3), (2.0, 1), (5.0, 0)])
 def test_as_much_is_put_off_as_can_be_folded_soon(seconds: float, later: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what the last segment has cost; and never more than so many bytes, which is where the first one comes from."""
+    """By what the last segment has cost; never more than so many bytes, which is where the first one comes from.
+
+    It waits until it is told to go, also after the end of the import.
+    """
     now = [0.0]
     monkeypatch.setattr(snapshot_worker, "_MOST_BYTES", 550)
     monkeypatch.setattr(time, "process_time", lambda: now[0])
-    link = Link(6)
-    beside = 0
-    for _ in Backlog(link):  # type: ignore[arg-type]
-        beside += not link.waited
-        now[0] += seconds
-    assert 6 - beside == later
+    for words in ((END, GO), (END, HOLD, GO), (GO, END)):
+        link = Link(6, *words)
+        waited: list[int] = []
+        for _ in Backlog(link):  # type: ignore[arg-type]
+            waited.append(link.waited)
+            now[0] += seconds
+        assert waited == [0] * (6 - later) + [words.index(GO) + 1] * later
 
 
 async def test_a_store_that_closes_ends_the_process(

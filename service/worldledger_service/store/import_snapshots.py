@@ -3,12 +3,14 @@
 Folding in the importing process would slow the import down, and folding everything afterwards takes half as long as the
 import. So the effects are copied while they go into the database, and a separate process
 (`worldledger_service.snapshot_worker`) folds the copies. During the import, which needs the processors itself, it folds
-only as much as would take too long afterwards. A small import is folded by the importing process, in less time than a
-process takes to start. The snapshots are written to the database once the import is committed; if it fails there are
-none. Snapshots that the process has not taken, because it died, are taken as for any world that lacks them.
+only as much as would take too long afterwards; the same holds for other imports that follow (`Backlogs`). A small
+import is folded by the importing process, in less time than a process takes to start. The snapshots are written to the
+database once the import is committed; if it fails there are none. Snapshots that the process has not taken, because it
+died, are taken as for any world that lacks them.
 
 - **Segments**: unnamed files of the world's effects from the first on, in frames (`frame`).
-- **stdin** of the process, a socket: a byte `SEGMENT` with the descriptor of each segment, and `END` after the last.
+- **stdin** of the process, a socket: a byte `SEGMENT` with the descriptor of each segment, and `END` after the last;
+  then `GO` when what waits is to be folded, and `HOLD` when it is to wait again.
 - **stdout**, an unnamed file: the snapshots that were due (`record`).
 """
 
@@ -24,6 +26,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from errno import ENOSPC
 from functools import partial
 from io import BytesIO
@@ -41,6 +44,7 @@ from worldledger_service.store.snapshots import Taken
 
 if TYPE_CHECKING:
     from worldledger_service.store.bulk import Row
+    from worldledger_service.store.reader import BulkWrites
 
 _COMMAND: Final = (sys.executable, "-m", "worldledger_service.snapshot_worker")
 #: The niceness of the process, compared with the import and the database (see nice(2)). With 19 a busy machine leaves
@@ -59,9 +63,16 @@ _SEGMENT_BYTES: Final = 8 * 1024 * 1024
 #: Rows that are taken from the import at once, which make a frame.
 _ROWS: Final = 64
 
-#: Messages to the process: here is a segment; that was the last.
+#: Bytes of ended imports that wait, while others run, at most.
+_MOST_WAITING_BYTES: Final = 512 * 1024 * 1024
+#: Seconds without an import after which those that wait are folded: the next one may begin at once.
+_QUIET_SECONDS: Final = 0.25
+
+#: Messages to the process: here is a segment; that was the last; fold what waits; let it wait.
 SEGMENT: Final = b"s"
 END: Final = b"e"
+GO: Final = b"g"
+HOLD: Final = b"h"
 
 #: Header of a frame: its number of effects, and the bytes of their texts.
 _FRAME: Final = Struct(">IQ")
@@ -107,6 +118,19 @@ class ImportSnapshots:
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
         self._taken: BinaryIO | None = None
+        #: whether what waits is to be folded now, and whether the process listens for that, having received the rest
+        self._goes = asyncio.Event()
+        self._listens = False
+
+    @property
+    def world_id(self) -> str:
+        """The world that is imported."""
+        return self._order["world_id"]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files of effects."""
+        return self._bytes
 
     def __enter__(self) -> Self:
         return self
@@ -216,17 +240,19 @@ class ImportSnapshots:
     async def finish(self, most: int) -> Iterator[Taken]:
         """Return the snapshots, ascending, after the import was committed: at most this many, thinned as usual.
 
-        Call `give_up` when they are written, or not wanted any more.
+        What waits is folded when `go` allows it. Call `give_up` when they are written, or not wanted any more.
         """
         if self._process is None and self.is_large:
+            await self._goes.wait()
             try:
-                self._begin()
+                if self._keeping:
+                    self._begin()
             except OSError as error:
                 self._fail(error)
         process = self._process
         if process is None:
             return iter(())
-        ending = asyncio.ensure_future(asyncio.to_thread(self._end, process))
+        ending = asyncio.ensure_future(self._end(process))
         try:
             code = await asyncio.shield(ending)
         except asyncio.CancelledError:
@@ -239,13 +265,37 @@ class ImportSnapshots:
         assert taken is not None  # noqa: S101 - for the type checker: there is one where there is a process
         return (_snapshot_at(taken, place) for place in thinned(_places(taken), most))
 
+    def go(self, *, now: bool) -> None:
+        """Have what waits after the import folded now, or wait again."""
+        if now == self._goes.is_set():
+            return
+        if now:
+            self._goes.set()
+        else:
+            self._goes.clear()
+        self._tell()
+
     def hurry(self) -> None:
         """Let `finish` return the snapshots so far."""
-        if self._process is not None:
+        if self._process is None:
+            self._keeping = False
+        else:
             self._process.kill()
+        self.go(now=True)
 
-    def _end(self, process: subprocess.Popen[bytes]) -> int:
+    async def _end(self, process: subprocess.Popen[bytes]) -> int:
         """Send the rest; return the process's exit status."""
+        await asyncio.to_thread(self._send_rest)
+        self._listens = True
+        self._tell()
+        return await asyncio.to_thread(process.wait)
+
+    def _tell(self) -> None:
+        if self._listens and self._link is not None:
+            with suppress(OSError):  # the process has ended
+                self._link.send(GO if self._goes.is_set() else HOLD)
+
+    def _send_rest(self) -> None:
         assert self._link is not None  # noqa: S101 - for the type checker
         self._link.setblocking(True)
         try:
@@ -256,7 +306,65 @@ class ImportSnapshots:
             self._link.send(END)
         except OSError as error:  # the process has ended
             self._fail(error)
-        return process.wait()
+
+
+class Backlogs:
+    """The ended imports of this process whose snapshots are not all taken yet: decides which ones are taken now.
+
+    While another import runs they wait, except for worlds whose state is asked for, and for the oldest ones if the
+    files of all would be too large. ``bulk`` are the imports that run.
+    """
+
+    def __init__(self, bulk: BulkWrites) -> None:
+        self._bulk = bulk
+        self._ended: list[ImportSnapshots] = []
+        self._wanted: set[str] = set()
+        self._quiet = False
+        self._timer: asyncio.TimerHandle | None = None
+        bulk.watchers.append(self._look)
+
+    @contextmanager
+    def one(self, snapshots: ImportSnapshots) -> Iterator[None]:
+        """Have the snapshots of an ended import taken when it is their turn, until the end of the block."""
+        self._ended.append(snapshots)
+        self._look()
+        try:
+            yield
+        finally:
+            self._ended.remove(snapshots)
+            self._wanted.discard(snapshots.world_id)
+            self._direct()
+
+    def want(self, *world_ids: str) -> None:
+        """Have the snapshots of these worlds taken now, before all others."""
+        self._wanted.update({each.world_id for each in self._ended}.intersection(world_ids))
+        self._direct()
+
+    def want_all(self) -> None:
+        """Have all of them taken now."""
+        self.want(*[each.world_id for each in self._ended])
+
+    def _look(self) -> None:
+        """Have all wait while an import runs, and until there has been none for a moment."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._quiet = False
+        if self._ended:
+            if not self._bulk.under_way:
+                self._timer = asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._rest)
+            self._direct()
+
+    def _rest(self) -> None:
+        self._timer = None
+        self._quiet = True
+        self._direct()
+
+    def _direct(self) -> None:
+        room = _MOST_WAITING_BYTES
+        for each in reversed(self._ended):
+            room -= each.size
+            each.go(now=each.world_id in self._wanted if self._wanted else self._quiet or room < 0)
 
 
 def frame(rows: Sequence[Row]) -> Iterable[bytes]:

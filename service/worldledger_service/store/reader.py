@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,8 @@ class BulkWrites:
     """The number of bulk writes in this process, for work that is to wait until they are over."""
 
     def __init__(self) -> None:
+        #: called when the first one begins, and when the last one has ended
+        self.watchers: list[Callable[[], None]] = []
         self._count = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -45,13 +47,20 @@ class BulkWrites:
     def one(self) -> Iterator[None]:
         """Count one until the end of the block."""
         self._count += 1
-        self._idle.clear()
+        if self._count == 1:
+            self._idle.clear()
+            self._tell()
         try:
             yield
         finally:
             self._count -= 1
             if not self._count:
                 self._idle.set()
+                self._tell()
+
+    def _tell(self) -> None:
+        for watcher in self.watchers:
+            watcher()
 
     @property
     def under_way(self) -> bool:

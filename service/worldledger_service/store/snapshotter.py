@@ -172,6 +172,7 @@ class Snapshotter:
         self._closed = True
         tasks = [*self._running.values(), *self._imported.values()]
         if tasks:
+            self._states.backlogs.want_all()
             await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
         self._late = True
         if self._beside:

@@ -18,6 +18,7 @@ from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.world import WorldState
 from worldledger_service.store import statements
 from worldledger_service.store.advancing import NEVER, Forward, Keep, Progress, advance
+from worldledger_service.store.import_snapshots import Backlogs
 from worldledger_service.store.lineage import check_parent, read_fork_point
 from worldledger_service.store.live import LiveStates
 from worldledger_service.store.moments import UnitAt, Units
@@ -77,6 +78,7 @@ class States:
         self._rules: Lru[str, Rules] = Lru(_REMEMBERED)
         #: the imported worlds whose snapshots are being taken; set if that is over, or waits for something
         self._imported: dict[str, asyncio.Event] = {}
+        self.backlogs = Backlogs(reader.bulk)
         self.snapshots = Snapshots(reader, self.beginning, most=settings.snapshots_kept)
         self.units = Units(reader)
         self._live = LiveStates(settings.live_states, settings.live_state_bytes)
@@ -267,6 +269,7 @@ class States:
         rules = await self.rules(world_id)
         if base is None:
             if (under_way := self._imported.get(world_id)) is not None:
+                self.backlogs.want(world_id)
                 await under_way.wait()  # rather than fold the same at the same time
             base = await self.snapshots.before(world_id, seq, rules.ruleset)
 
@@ -328,7 +331,9 @@ class States:
         newest = 0
         with self._under_way(world_id):
             gathering = Gathering(self.snapshots, world_id, (await self.rules(world_id)).ruleset)
-            for taken in await snapshots.finish(self.snapshots.most):
+            with self.backlogs.one(snapshots):
+                found = await snapshots.finish(self.snapshots.most)
+            for taken in found:
                 await gathering.keep(taken)
                 newest = taken.global_seq
             await gathering.write()
