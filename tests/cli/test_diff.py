@@ -96,7 +96,7 @@ def test_moments(on: Cli, a: str, b: str, seqs: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("bazaar", "1"), "missing argument 'B'"),
+        (("bazaar", "1"), "give WORLD A B, or WORLD@MOMENT WORLD@MOMENT"),
         (("bazaar", "1", "9"), "has no seq 9; its head is 8"),
         (("bazaar", "0", "1"), "has no seq 0"),
         (("bazaar", "sim:-1", "1"), "no effect at or before sim_time -1.0"),

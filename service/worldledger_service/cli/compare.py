@@ -167,7 +167,7 @@ def _page(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
 def _two(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
     (pair,) = found["pairs"]
     if pair["settings"]:
-        yield from _titled("settings", _fields(pair["settings"]))
+        yield from _titled("settings", differing_fields(pair["settings"]))
     beginnings = [each for each in pair["beginnings"] if each["fields"] or None in {each["a"], each["b"]}]
     if beginnings:
         yield []
@@ -214,12 +214,12 @@ def _parted(each: Mapping[str, Any]) -> Iterator[list[Piece]]:
         else:
             who = cut(plain(effect["source_id"]), 30)
             yield [(f"  {name}  ", "cyan"), (f"seq {effect['global_seq']}  {cut(effect['kind'], 24)}  by {who}", "")]
-    yield from _fields(each["fields"], indent=5)
+    yield from differing_fields(each["fields"], indent=5)
 
 
-def _fields(fields: Sequence[Mapping[str, Any]], indent: int = 2) -> Iterator[list[Piece]]:
-    """Return the fields that differ, a line each: the path, and both values."""
-    for field in fields[:_SHOWN]:
+def differing_fields(fields: Sequence[Mapping[str, Any]], indent: int = 2, most: int = _SHOWN) -> Iterator[list[Piece]]:
+    """Return fields that differ (`worldledger.comparing.Difference`), a line each: the path, and both values."""
+    for field in fields[:most]:
         path = plain(field["path"])
         before, after = (_value(field, name) for name in "ab")
         room = max(_WIDTH - indent - len(path) - 5, 2 * 10)
@@ -229,7 +229,7 @@ def _fields(fields: Sequence[Mapping[str, Any]], indent: int = 2) -> Iterator[li
             (" | ", ""),
             (cut(after, room // 2), "green"),
         ]
-    yield from _more(len(fields) - _SHOWN, indent)
+    yield from _more(len(fields) - most, indent)
 
 
 def _value(field: Mapping[str, Any], name: str) -> str:
@@ -249,7 +249,7 @@ def _differing(title: str, found: Mapping[str, Any]) -> Iterator[list[Piece]]:
         yield from _titled(where, iter([[("  equal", "green")]]))
         return
     differences = found["differences"]
-    yield from _titled(where, _fields(differences))
+    yield from _titled(where, differing_fields(differences))
     if found["more"]:
         yield from _more(found["more"])
 

@@ -17,6 +17,7 @@ from worldledger.moments import (
     moment_rule,
     parse_moment,
     parse_number,
+    parse_place,
     parse_wall_time,
 )
 
@@ -35,6 +36,8 @@ __all__ = [
     "Moment",
     "first_seq_from",
     "moment_rule",
+    "named_place",
+    "named_places",
     "one_moment",
     "place_of",
     "read_moment",
@@ -106,6 +109,24 @@ def one_moment(
     if len(given) > 1:
         raise typer.BadParameter("one moment, please: --at names it")
     return given[0] if given else HEAD
+
+
+def named_place(text: str, moment: Moment = HEAD) -> tuple[str, Moment]:
+    """Return the world and the moment of ``WORLD@MOMENT``; of a world alone the ``moment`` that options have named.
+
+    Raises BadParameter if it is no moment, or if options have named another one.
+    """
+    world, own = _read(parse_place, text, text)
+    if own is not None and moment != HEAD:
+        raise typer.BadParameter(f"one moment, please: {text!r} names one, and so does an option")
+    return world, moment if own is None else own
+
+
+def named_places(a: str, b: str, moment: Moment = HEAD) -> tuple[tuple[str, Moment], tuple[str, Moment]]:
+    """Return two places, each WORLD or WORLD@MOMENT. Raises BadParameter, also if an option names a moment."""
+    if moment != HEAD:
+        raise typer.BadParameter("two moments are written WORLD@MOMENT WORLD@MOMENT, without an option")
+    return named_place(a), named_place(b)
 
 
 async def place_of(store: Store, world: WorldRecord, moment: Moment) -> tuple[WorldRecord, int]:

@@ -45,3 +45,11 @@ Force = Annotated[bool, typer.Option("--force", help="Replace a file that is alr
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON: a list of objects.")]
 World = Annotated[str, typer.Argument(metavar="WORLD", help="A world's name.", show_default=False)]
+Place = Annotated[
+    str,
+    typer.Argument(metavar="WORLD[@MOMENT]", help="A world's name, and the moment, if not now.", show_default=False),
+]
+OtherPlace = Annotated[
+    str | None,
+    typer.Argument(metavar="[WORLD@MOMENT]", help="Another moment, of any world, to see both side by side."),
+]

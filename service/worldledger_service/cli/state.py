@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from worldledger.kinds import installed
+from worldledger_service.cli.compare import differing_fields
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.layout import Piece, fields, put_lines, shown, table
 from worldledger_service.cli.log import read_effect
@@ -19,24 +21,31 @@ from worldledger_service.cli.moments import (
     AtSimTime,
     AtTurn,
     AtWallTime,
+    Moment,
     moment_rule,
+    named_place,
+    named_places,
     one_moment,
     place_of,
     read_moment,
     shown_wall_time,
 )
 from worldledger_service.cli.naming import find_world
-from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
+from worldledger_service.cli.options import DatabaseUrl, Home, OtherPlace, Place, Quiet
 from worldledger_service.cli.output import counted, effects, plain, progress_bar, put_bytes
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store
     from worldledger_service.store.states import StateAt
 
+#: Most differences of two states that are shown.
+MOST_SHOWN: Final = 100
+
 
 def show_state(
     ctx: typer.Context,
-    world: World,
+    world: Place,
+    other: OtherPlace = None,
     at: At = None,
     at_seq: AtSeq = None,
     at_sim_time: AtSimTime = None,
@@ -51,7 +60,8 @@ def show_state(
 ) -> None:
     """Show what a world is at a moment: its entities, relationships and counters, folded from its log.
 
-    Long values are shown cut off (…); --json has everything; in it, state_digest is the SHA-256 of the
+    Of two moments, of one world or of two, it shows where they differ, a line each; --json has both states. Long values
+    are shown cut off (…); --json has everything; in it, state_digest is the SHA-256 of the
     text of "state".
 
     Examples:
@@ -59,8 +69,14 @@ def show_state(
         worldledger state my-world --at 1200
         worldledger state my-world --at sim:12.5
         worldledger state my-world --at 2026-01-31T12:00:00Z --json | jq .state.entities
+        worldledger state run-1@step:10 run-2@step:10
     """
     moment = one_moment(at, seq=at_seq, sim_time=at_sim_time, wall_time=at_wall_time, turn=at_turn)
+    if other is not None:
+        places = named_places(world, other, moment)
+        with_store(target(ctx, database_url, home), partial(_both_states, places=places, as_json=as_json))
+        return
+    world, moment = named_place(world, moment)
 
     async def work(store: Store) -> None:
         record = await find_world(store, world)
@@ -74,6 +90,33 @@ def show_state(
             put_lines(_page(found, read_effect(record.world_id, row), record.head_seq))
 
     with_store(target(ctx, database_url, home), work)
+
+
+async def _both_states(store: Store, places: Sequence[tuple[str, Moment]], *, as_json: bool) -> None:
+    from worldledger_service.runtime.moments import Place as At  # noqa: PLC0415 - slow to load, as the next
+    from worldledger_service.runtime.moments import side_by_side  # noqa: PLC0415
+
+    there = []
+    for name, moment in places:
+        there.append(At(*await place_of(store, await find_world(store, name), moment)))
+    if as_json:
+        states = [await store.states.state_at(place.record.world_id, place.seq) for place in there]
+        put_bytes(b'{"a": %b, "b": %b}\n' % tuple(_document(state).rstrip() for state in states))
+        return
+    found = await side_by_side(store, *there)
+    put_lines(_side_by_side(found, found["states"]))
+
+
+def _side_by_side(found: dict[str, Any], differing: dict[str, Any]) -> Iterator[list[Piece]]:
+    for name in "ab":
+        place = found[name]
+        yield [(f"{name}  ", "cyan"), (place["world_id"], "bold"), (f" at seq {place['global_seq']}", "")]
+    yield []
+    if differing["equal"]:
+        yield [("no difference", "green")]
+    yield from differing_fields(differing["differences"], most=MOST_SHOWN)
+    if differing["more"]:
+        yield [(f"  … and {differing['more']} more: `worldledger diff` has all", "dim")]
 
 
 def _document(found: StateAt) -> bytes:
@@ -175,9 +218,11 @@ _MARKS = {"add": ("+ ", "green"), "remove": ("- ", "red"), "replace": ("", "")}
 
 def show_diff(
     ctx: typer.Context,
-    world: World,
+    world: Annotated[
+        str, typer.Argument(metavar="WORLD", help="A world's name; or WORLD@MOMENT, twice.", show_default=False)
+    ],
     a: Annotated[str, typer.Argument(metavar="A", help=_MOMENT, show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", help="The other moment; it may be the earlier one.")],
+    b: Annotated[str | None, typer.Argument(metavar="[B]", help="The other moment; it may be the earlier one.")] = None,
     patch_only: Annotated[bool, typer.Option("--patch", help="Write the patch and nothing else.")] = False,
     tree_only: Annotated[bool, typer.Option("--tree", help="Write the tree and nothing else.")] = False,
     as_json: Annotated[
@@ -196,18 +241,26 @@ def show_diff(
         worldledger diff my-world 1000 head
         worldledger diff my-world sim:10 sim:12.5
         worldledger diff my-world 2026-01-31T12:00:00Z head --patch > changes.json
+        worldledger diff run-1@turn:10 run-2@turn:10 --tree
     """
     if patch_only + tree_only + as_json > 1:
         raise typer.BadParameter("give one of --patch, --tree and --json; --json has the patch, too")
-    moments = read_moment(a, "A"), read_moment(b, "B")
+    if b is None:
+        if "@" not in world or "@" not in a:
+            raise typer.BadParameter("give WORLD A B, or WORLD@MOMENT WORLD@MOMENT")
+        places = named_places(world, a)
+    else:
+        places = (world, read_moment(a, "A")), (world, read_moment(b, "B"))
 
     async def work(store: Store) -> None:
         from worldledger.patches import diff  # noqa: PLC0415
 
-        record = await find_world(store, world)
-        places = [await place_of(store, record, moment) for moment in moments]
-        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
-            before, after = [await store.states.state_at(at.world_id, seq, effects(tell)) for at, seq in places]
+        states = []
+        with progress_bar(f"folding {world}", quiet=quiet) as tell:
+            for name, moment in places:
+                record, seq = await place_of(store, await find_world(store, name), moment)
+                states.append(await store.states.state_at(record.world_id, seq, effects(tell)))
+        before, after = states
         patch = diff(before.state.to_value(), after.state.to_value())
         if as_json:
             put_bytes(_difference(before, after, patch))
@@ -227,6 +280,7 @@ def _difference(before: StateAt, after: StateAt, patch: list[dict[str, Any]]) ->
         "world_id": before.world_id,
         "from_seq": before.global_seq,
         "to_seq": after.global_seq,
+        **({} if before.world_id == after.world_id else {"to_world": after.world_id}),
         "from_digest": before.state_digest,
         "to_digest": after.state_digest,
         "patch": patch,
@@ -245,7 +299,8 @@ def _list(patch: list[dict[str, Any]]) -> bytes:
 
 def _tree(before: StateAt, after: StateAt, patch: list[dict[str, Any]]) -> Iterator[list[Piece]]:
     """Draw what a patch does as a tree, with the values that were there before."""
-    yield [(before.world_id, "bold"), (f" seq {before.global_seq} → {after.global_seq}", "")]
+    to = "" if before.world_id == after.world_id else f"{after.world_id} seq "
+    yield [(before.world_id, "bold"), (f" seq {before.global_seq} → {to}{after.global_seq}", "")]
     if patch:
         old = before.state.to_value()
         yield from _branches(_grow(patch), old, "")

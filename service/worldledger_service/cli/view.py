@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from worldledger.errors import UnknownAgentError
-from worldledger.near import near
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.layout import Piece, fields, put_lines, shown, table
-from worldledger_service.cli.moments import At, AtSeq, AtSimTime, AtTurn, AtWallTime, one_moment, place_of
+from worldledger_service.cli.layout import Piece, cut, fields, put_lines, shown, table
+from worldledger_service.cli.moments import (
+    At,
+    AtSeq,
+    AtSimTime,
+    AtTurn,
+    AtWallTime,
+    named_place,
+    named_places,
+    one_moment,
+    place_of,
+)
 from worldledger_service.cli.naming import find_world
-from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
+from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
 from worldledger_service.cli.output import effects, plain, progress_bar, put_bytes
 
 if TYPE_CHECKING:
@@ -27,14 +35,20 @@ if TYPE_CHECKING:
 _GLOBAL = "global"
 #: The policy that blurs numbers.
 _BLURRING = "matrix"
-#: Longest value in a table.
+#: Longest value in a table, and in one of two moments.
 _MOST = 60
+_BESIDE = 24
 _STYLES = {"hidden": "yellow", "unaware": "yellow", "noised": "cyan", "differs": "red", "gone": "red"}
 
 
 def show_view(
     ctx: typer.Context,
-    world: World,
+    worlds: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORLD[@MOMENT]…", help="A world's name, and the moment, if not now; or two.", show_default=False
+        ),
+    ],
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name.", show_default=False)],
     at: At = None,
     at_seq: AtSeq = None,
@@ -58,37 +72,67 @@ def show_view(
     variable has a line with what the agent saw and what was true. Marked are those that it did not see of what it saw
     (hidden), those of what it did not see at all (unaware), and numbers that were blurred (noised).
 
+    Of two moments, of one world or of two, it shows where the views differ; with --truth also what was true in each.
+
     Examples:
         worldledger view market Trader_1
         worldledger view market Trader_1 --at step:5 --truth
         worldledger view market Trader_1 --at 120 --truth --json | jq .truth
     """
     moment = one_moment(at, seq=at_seq, sim_time=at_sim_time, wall_time=at_wall_time, turn=turn)
+    if len(worlds) > 2:
+        raise typer.BadParameter("give one world or two, and an agent")
+    places = [named_place(worlds[0], moment)] if len(worlds) == 1 else named_places(worlds[0], worlds[1], moment)
 
     async def work(store: Store) -> None:
-        from worldledger_service.runtime.origins import Origins  # noqa: PLC0415 - slow to load; `--help` needs none of it
+        from worldledger_service.runtime.moments import seen_at  # noqa: PLC0415 - slow to load
 
-        record = await find_world(store, world)
-        record, seq = await place_of(store, record, moment)
-        with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
-            found = await store.states.state_at(record.world_id, seq, effects(tell))
-            known = found.state.metadata["agents"].get(agent)
-            if known is None:
-                latest = (await store.states.state_at(record.world_id, record.head_seq)).state.metadata["agents"]
-                raise UnknownAgentError(
-                    agent,
-                    record.world_id,
-                    at_seq=seq,
-                    registered_seq=latest.get(agent, {}).get("registered_seq", 0),
-                    near=[] if agent in latest else near(agent, latest),
-                )
-            view = await Origins(store, record.world_id).view(agent, seq, registered_seq=known["registered_seq"])
-        if as_json:
-            put_bytes(_document(found, view, truth=truth))
+        seen = []
+        for name, when in places:
+            record, seq = await place_of(store, await find_world(store, name), when)
+            with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
+                found = await store.states.state_at(record.world_id, seq, effects(tell))
+                seen.append((found, await seen_at(store, found, agent, record.head_seq), record.head_seq))
+        documents = [_document(found, view, truth=truth) for found, view, _ in seen] if as_json else []
+        if len(seen) == 2:
+            if as_json:
+                put_bytes(b'{"a":%b,"b":%b}\n' % tuple(text.rstrip() for text in documents))
+            else:
+                put_lines(_side_by_side([(found, view) for found, view, _ in seen], truth=truth))
+        elif as_json:
+            put_bytes(documents[0])
         else:
-            put_lines(_page(found, view, record.head_seq, truth=truth))
+            put_lines(_page(*seen[0], truth=truth))
 
     with_store(target(ctx, database_url, home), work)
+
+
+def _side_by_side(seen: Sequence[tuple[StateAt, View]], *, truth: bool) -> Iterator[list[Piece]]:
+    """Lay out what an agent saw at two moments, a line for each variable in which anything differs."""
+    told = []
+    for name, (found, view) in zip("ab", seen, strict=True):
+        counted = "".join(f", {unit} {number}" for unit, number in _units(found).items())
+        what = f" in {found.world_id} at seq {found.global_seq}{counted}"
+        yield [(f"{name}  ", "cyan"), (view.agent_id, "bold"), (what, "")]
+        is_noisy = found.state.metadata["agents"][view.agent_id]["policy"]["name"] == _BLURRING
+        each = compared(
+            view.visible_entities, found.state.entities if truth else view.visible_entities, is_noisy=is_noisy
+        )
+        told.append({row.path: row for row in each})
+    yield []
+    columns = ("a saw", "a true", "b saw", "b true") if truth else ("a saw", "b saw")
+    rows = [("variable", *columns)]
+    nothing = Compared("", NOTHING, NOTHING, "")
+    for path in sorted({*told[0], *told[1]}):
+        both = [each.get(path, nothing) for each in told]
+        texts = [text for row in both for text in ((row.seen_text(_MOST), row.true_text(_MOST))[: 1 + truth])]
+        if texts[: 1 + truth] != texts[1 + truth :]:
+            rows.append((plain(path), *(cut(text, _BESIDE) for text in texts)))
+    if len(rows) == 1:
+        yield [("no difference", "green")]
+        return
+    for line, style in zip(table(rows), ["bold", *[""] * (len(rows) - 1)], strict=True):
+        yield [(text, style) for text, _ in line]
 
 
 def _document(found: StateAt, view: View, *, truth: bool) -> bytes:

@@ -139,11 +139,21 @@ async def _checked(store: Store, records: Sequence[WorldRecord], wanted: Wanted)
         said = ", ".join(f"{world_id!r} is of the kind {ruleset}" for ruleset, world_id in reversed(rulesets.items()))
         raise NotComparableError(f"only worlds of one kind can be compared: {said}", rulesets=sorted(rulesets))
     ruleset = (await store.states.rules(records[0].world_id)).ruleset
-    kind = installed().get(ruleset.name)
-    measures: Measures | None = None if kind is None else kind.load("measures")
     by, unit = unit_of(wanted.by, ruleset.units, ruleset.name)
-    left_out = () if measures is None else measures.left_out
-    return _Asked(ruleset, measures, by, unit, [*map(parse_path, dict.fromkeys((*left_out, *wanted.ignore)))])
+    ignored = dict.fromkeys((*left_out_of(ruleset.name), *map(parse_path, wanted.ignore)))
+    return _Asked(ruleset, measures_of(ruleset.name), by, unit, [*ignored])
+
+
+def measures_of(ruleset: str) -> Measures | None:
+    """Return what a kind measures, if it is installed and measures anything. Raises InvalidKindError."""
+    kind = installed().get(ruleset)
+    return None if kind is None else kind.load("measures")
+
+
+def left_out_of(ruleset: str) -> list[Path]:
+    """Return the paths that equal runs of a kind need not have in common. Raises InvalidKindError."""
+    measures = measures_of(ruleset)
+    return [] if measures is None else [*map(parse_path, measures.left_out)]
 
 
 def _world(record: WorldRecord, course: Course | None) -> dict[str, Any]:

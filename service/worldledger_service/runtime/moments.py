@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from worldledger.comparing import OWN_OF_STATES, differences
 from worldledger.errors import UnknownAgentError
 from worldledger.near import near
-from worldledger_service.runtime.comparing import listed, view_at, visible
+from worldledger_service.runtime.comparing import left_out_of, listed, view_at, visible
 
 if TYPE_CHECKING:
     from worldledger.observation import View
@@ -42,18 +42,24 @@ async def side_by_side(
 ) -> dict[str, Any]:
     """Return where two states differ or, of an agent, two views; with ``truth`` both.
 
+    What states have of their own log, and what their kinds leave out of comparisons, is left out.
+
     Raises UnknownAgentError for an agent that was not registered by then, and as `States.state_at`.
     """
     states = [await store.states.state_at(place.record.world_id, place.seq) for place in (a, b)]
     found: dict[str, Any] = {name: _facts(state) for name, state in zip("ab", states, strict=True)}
     found |= {"agent_id": agent, "states": None, "views": None}
+    ignored = [
+        *OWN_OF_STATES,
+        *(path for ruleset in {a.record.ruleset, b.record.ruleset} for path in left_out_of(ruleset)),
+    ]
     if agent is None or truth:
         one, other = (state.state.to_value() for state in states)
-        found["states"] = listed(differences(one, other, OWN_OF_STATES))
+        found["states"] = listed(differences(one, other, ignored))
     if agent is not None:
         pairs = zip(states, (a, b), strict=True)
         one, other = [visible(await seen_at(store, state, agent, place.record.head_seq)) for state, place in pairs]
-        found["views"] = listed(differences(one, other))
+        found["views"] = listed(differences(one, other, ignored))
     return found
 
 
