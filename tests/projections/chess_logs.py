@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import chess
@@ -10,7 +11,7 @@ from worldledger_chess.rules import RULESET
 from worldledger_chess.rules.claims import position_of
 from worldledger_chess.rules.moves import play_move
 
-from tests.projections.playing import effects_of
+from tests.projections import playing
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.world import WorldState
@@ -37,6 +38,11 @@ _STARTS = st.fixed_dictionaries(
         "round": _ODD,
     },
 )
+
+
+def effects_of(drafts: Iterable[Mapping[str, Any]], **genesis: Any) -> list[Effect]:
+    """Return the log of a world of chess, unless the genesis is to name another ruleset."""
+    return playing.effects_of(drafts, **{"ruleset": "chess", **genesis})
 
 
 @st.composite

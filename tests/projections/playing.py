@@ -25,7 +25,7 @@ BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
 def effects_of(
-    drafts: Iterable[Mapping[str, Any]], *, world_id: str = "w", ruleset: str = "chess", experiment: str | None = None
+    drafts: Iterable[Mapping[str, Any]], *, world_id: str = "w", ruleset: str = "sandbox", experiment: str | None = None
 ) -> list[Effect]:
     """Return the log of a world: its genesis, and an effect for each draft; what a draft leaves out is made up."""
     genesis = {

@@ -9,8 +9,8 @@ from hypothesis import given
 from worldledger_chess.projections.agent_stats import AgentStats
 from worldledger_chess.rules import RULESET
 
-from tests.projections.chess_logs import Draft, chess_logs, ended, moved, rejected, started, state_of
-from tests.projections.playing import CUTS, Cuts, dicts, effects_of, play
+from tests.projections.chess_logs import Draft, chess_logs, effects_of, ended, moved, rejected, started, state_of
+from tests.projections.playing import CUTS, Cuts, dicts, play
 from worldledger.effects import Effect
 
 STATS = AgentStats()

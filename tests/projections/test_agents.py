@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worldledger_chess.projections.agents import Agents
 
-from tests.projections.chess_logs import moved, started
-from tests.projections.playing import BEGINNING, CUTS, Cuts, at, dicts, effects_of, play
+from tests.projections.chess_logs import effects_of, moved, started
+from tests.projections.playing import BEGINNING, CUTS, Cuts, at, dicts, play
 from worldledger.effects import Effect
 
 AGENTS = Agents()

@@ -12,8 +12,8 @@ from worldledger_chess.projections.games import Games
 from worldledger_chess.rules import RULESET
 from worldledger_projections.moments import EARLIEST, LATEST
 
-from tests.projections.chess_logs import chess_logs, ended, moved, rejected, started, state_of
-from tests.projections.playing import CUTS, Cuts, at, effects_of, play, the_row
+from tests.projections.chess_logs import chess_logs, effects_of, ended, moved, rejected, started, state_of
+from tests.projections.playing import CUTS, Cuts, at, play, the_row
 from worldledger.effects import Effect
 
 GAMES = Games()

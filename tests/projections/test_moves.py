@@ -10,8 +10,8 @@ from hypothesis import given
 from worldledger_chess.projections.moves import Moves
 from worldledger_chess.rules import RULESET
 
-from tests.projections.chess_logs import chess_logs, ended, moved, started, state_of
-from tests.projections.playing import CUTS, Cuts, at, dicts, effects_of, play
+from tests.projections.chess_logs import chess_logs, effects_of, ended, moved, started, state_of
+from tests.projections.playing import CUTS, Cuts, at, dicts, play
 from worldledger.effects import Effect
 
 MOVES = Moves()

@@ -13,8 +13,8 @@ from worldledger_chess.rules import RULESET
 from worldledger_projections.base import Projection
 from worldledger_projections.registry import known
 
-from tests.projections.chess_logs import moved, started
-from tests.projections.playing import effects_of, play
+from tests.projections.chess_logs import effects_of, moved, started
+from tests.projections.playing import play
 from worldledger.folding import Fold
 
 _FENS = (

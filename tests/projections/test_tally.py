@@ -20,7 +20,8 @@ from worldledger_chess.projections.moves import Moves
 from worldledger_chess.rules import RULESET
 from worldledger_chess.rules.pgn import RecordedGame, read_games
 
-from tests.projections.playing import Cuts, dicts, effects_of, play
+from tests.projections.chess_logs import effects_of
+from tests.projections.playing import Cuts, dicts, play
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "pgn"
 FILES = sorted(REAL.glob("*/*.pgn"))

@@ -55,9 +55,9 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
 
 
 def test_the_projects_own_rulesets_are_registered() -> None:
-    """Chess and sandbox are there by name, each saying its own name and version."""
-    assert {"chess", "sandbox"} <= set(known_rulesets())
-    for name in ("chess", "sandbox"):
+    """Simulation and sandbox are there by name, each saying its own name and version."""
+    assert {"simulation", "sandbox"} <= set(known_rulesets())
+    for name in ("simulation", "sandbox"):
         ruleset = load_ruleset(name)
         assert (ruleset.name, ruleset.version >= 1) == (name, True)
         assert load_ruleset(name) is ruleset
@@ -70,14 +70,14 @@ def test_a_third_partys_ruleset_is_found(third_party: str) -> None:
     assert (type(ruleset).__module__, ruleset.version) == (third_party, 7)
 
 
-@pytest.mark.parametrize("name", ["", "Chess", "go", "sandbox ", "../chess"])
+@pytest.mark.parametrize("name", ["", "Sandbox", "go", "sandbox ", "../sandbox"])
 def test_an_unknown_ruleset_is_a_clear_error(name: str) -> None:
     """A name that nobody offers is an error that lists the names there are."""
     with pytest.raises(UnknownRulesetError) as caught:
         load_ruleset(name)
     assert repr(name) in str(caught.value)
-    assert "chess, " in str(caught.value)
-    assert set(caught.value.details["known"]) >= {"chess", "sandbox"}
+    assert "sandbox, " in str(caught.value)
+    assert set(caught.value.details["known"]) >= {"simulation", "sandbox"}
     assert caught.value.recovery is RecoveryAction.MODIFY_INTENT
 
 
@@ -109,9 +109,9 @@ def test_the_base_takes_any_config_and_passes_drafts_on() -> None:
     assert not ruleset.upcasting.kinds
 
 
-def test_what_chess_refuses_is_recorded() -> None:
-    """Refused intents are part of a game's history, and of no other world's unless it asks for them."""
-    assert [load_ruleset(name).records_rejections for name in ("chess", "sandbox")] == [True, False]
+def test_what_a_ruleset_refuses_is_recorded_where_it_says_so() -> None:
+    """Refused intents are part of a run's history, and of no sandbox's unless it asks for them."""
+    assert [load_ruleset(name).records_rejections for name in ("social_rl", "sandbox")] == [True, False]
     assert Ruleset().records_rejections is False
 
 

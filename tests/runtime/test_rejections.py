@@ -8,7 +8,7 @@ import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
 from worldledger.effects import Intent
-from worldledger.errors import IllegalEffectError, IntentConflictError, RecoveryAction
+from worldledger.errors import IntentConflictError, RecoveryAction
 from worldledger.world import WorldState
 
 from .conftest import Opening
@@ -65,18 +65,18 @@ async def test_who_stands_nowhere_may_come_from_anywhere(world: Orchestrator) ->
 # -- IntentRejected ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ruleset", ["sandbox", "chess"])
+@pytest.mark.parametrize("ruleset", ["sandbox", "social_rl"])
 @pytest.mark.parametrize("wanted", [None, True, False])
 async def test_rejections_are_recorded_where_the_world_wants_it(
     opening: Opening, ruleset: str, wanted: bool | None
 ) -> None:
-    """As the configuration says, and else as the ruleset does: chess keeps them, the sandbox does not."""
+    """As the configuration says, and else as the ruleset does: social_rl keeps them, the sandbox does not."""
     world = await opening(config=OrchestratorConfig(record_rejections=wanted), ruleset=ruleset, validator=Polite())
     a = await world.register_agent("a", ALL)
     before = await head_of(world)
     assert (await refused(a.submit_intent(speak("HELLO", req_id="r")))).code == "intent_refused"
     found = await effects(world, "IntentRejected")
-    if not (ruleset == "chess" if wanted is None else wanted):
+    if not (ruleset == "social_rl" if wanted is None else wanted):
         assert not found
         assert await head_of(world) == before
         return
@@ -141,27 +141,6 @@ async def test_of_a_list_the_refused_one_is_recorded(opening: Opening) -> None:
     assert not await effects(world, "Speak")
 
 
-async def test_an_illegal_move_of_chess(opening: Opening) -> None:
-    """Agents play by intents; what the rules forbid stands in the log with the rule, and the game goes on."""
-    world = await opening(ruleset="chess")
-    await world.broadcast_event(draft("GameStarted", {"agents": {"white": "w", "black": "b"}}))
-    w, b = await world.register_agent("w", ALL), await world.register_agent("b", ALL)
-    context = await head_of(world)
-    for agent, uci, rule in ((w, "e2e5", "illegal_move"), (b, "e7e5", "not_your_turn")):
-        intent = custom("MoveMade", {"uci_notation": uci}, context_seq=context)
-        error = await refused(agent.submit_intent(intent))
-        assert isinstance(error, IllegalEffectError)
-        assert error.details["rule"] == rule
-        assert error.recovery is RecoveryAction.MODIFY_INTENT
-        assert (await effects(world))[-1]["payload"]["rule"] == rule
-    accepted = await w.submit_intent(custom("MoveMade", {"uci_notation": "e2e4"}, context_seq=context))
-    await world.reached(accepted.global_seq)
-    await b.submit_intent(custom("MoveMade", {"uci_notation": "e7e5"}, context_seq=accepted.global_seq))
-    state = (await world._follower._store.states.state_at(world.world_id, await head_of(world))).state
-    assert state.entities["board"]["fen"].split()[0] == "rnbqkbnr/pppp1ppp/8/4p3/4P3/8/PPPP1PPP/RNBQKBNR"
-    assert state.metadata["malformed_effects"] == 0
-
-
 async def test_the_same_refusal_is_recorded_once(opening: Opening) -> None:
     """Trying one thing again and again does not fill the log; another thing under the same req_id is told too."""
     config = OrchestratorConfig(record_rejections=True, staleness_threshold=100)
@@ -174,22 +153,3 @@ async def test_the_same_refusal_is_recorded_once(opening: Opening) -> None:
         a.submit_intent({**speak(req_id="r"), "payload": {"text": "HEY"}, "context_seq": await head_of(world)})
     )
     assert [each["payload"]["payload"]["text"] for each in await effects(world, "IntentRejected")] == ["HEY", "HO"]
-
-
-async def test_only_players_play(opening: Opening) -> None:
-    """In a chess world an agent moves when it plays, and may resign; all else is the arena's to say."""
-    world = await opening(config=OrchestratorConfig(staleness_threshold=100), ruleset="chess")
-    ana, bo, eve = [await world.register_agent(name, ALL) for name in ("ana", "bo", "eve")]
-    first = custom("MoveMade", {"uci_notation": "e2e4"})
-    assert (await refused(ana.submit_intent(first))).details["rule"] == "game_not_started"
-    await world.broadcast_event(draft("GameStarted", {"agents": {"white": "ana", "black": "bo"}}, "arena"))
-    assert (await refused(eve.submit_intent(first))).details["rule"] == "not_a_player"
-    assert (await refused(bo.submit_intent(first))).details["rule"] == "not_your_turn"
-    await ana.submit_intent(first)
-    won = {"status": "resigned", "result": "white_wins", "reason": "resignation"}
-    assert (await refused(ana.submit_intent(custom("GameEnded", won)))).details["rule"] == "not_for_players"
-    rejected = custom("MoveRejected", {"attempted": "e4", "reason": "illegal"})
-    assert (await refused(bo.submit_intent(rejected))).details["rule"] == "not_for_players"
-    accepted = await bo.submit_intent(custom("GameEnded", won))
-    await world.reached(accepted.global_seq)
-    assert world.world_state.entities["board"]["status"] == "resigned"

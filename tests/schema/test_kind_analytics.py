@@ -312,7 +312,7 @@ async def test_what_stands_is_handed_over(empty_database_url: str) -> None:
     await schema.upgrade(url, "0008")
     async with connected(url) as connection:
         await write_world(connection, "w")
-        await connection.execute("create view public.mine as select world_id from analytics.move_made")
+        await connection.execute("create view public.mine as select world_id from analytics.turn_started")
         before = await _views(connection)
     await schema.upgrade(url)
     async with connected(url) as connection:
@@ -345,13 +345,13 @@ async def test_nothing_stands_of_kinds_that_are_not_installed(
 async def test_down_and_up(database_url: str, fair: Fair, catalogues: dict[str, list[str]]) -> None:
     """A downgrade to 0008 leaves what it had: later kinds' views are dropped, and those that lack are made again."""
     await schema.upgrade(database_url)
-    await of_kinds.drop(database_url, "chess", force=True)
+    await of_kinds.drop(database_url, "simulation", force=True)
     await schema.downgrade(database_url, "0008")
     async with connected(database_url) as connection:
         assert await schema.catalogue(connection) == catalogues["0008"]
-        await connection.execute("create view public.mine as select world_id from analytics.move_made")
+        await connection.execute("create view public.mine as select world_id from analytics.turn_started")
     await schema.upgrade(database_url)  # without a world: handed over because of the view
-    assert "move_made" in (await _noted(database_url))["chess"][1]
+    assert "turn_started" in (await _noted(database_url))["simulation"][1]
     async with connected(database_url) as connection:
         await connection.execute("drop view public.mine")
         assert await _check(database_url) == []

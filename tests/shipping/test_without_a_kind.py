@@ -13,7 +13,7 @@ from tests.cli.helpers import call
 from .project import ROOT, environment, run
 from .without_kind import checkout_without
 
-pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 #: The tests that are about chess, or use its games as an example of worlds: they go with it.
 ABOUT_CHESS: Final = (
@@ -53,18 +53,37 @@ ABOUT_CHESS: Final = (
     "tests/projections/test_moves.py",
     "tests/projections/test_play.py",
     "tests/projections/test_tally.py",
+    "tests/projections/chess_logs.py",
     "tests/report/test_numbers.py",
+    "tests/runtime/test_chess_worlds.py",
+    "tests/store/test_chess_worlds.py",
     "tests/store/test_recordings.py",
 )
 #: The folders of the core's tests that run without it.
-CORE: Final = ("tests/aio", "tests/rules", "tests/rulesets")
+CORE: Final = (
+    "tests/aio",
+    "tests/rules",
+    "tests/rulesets",
+    "tests/store",
+    "tests/runtime",
+    "tests/projections",
+    "tests/schema",
+    "tests/client",
+)
+#: Some of them: these run each time, and all with --thorough.
+SOME: Final = (
+    "tests/rules/test_kinds.py",
+    "tests/store/test_worlds.py",
+    "tests/runtime/test_rejections.py",
+    "tests/projections/test_world_summaries.py",
+    "tests/projections/test_registry.py",
+    "tests/schema/test_sql_files.py",
+    "tests/client/test_worlds.py",
+)
 #: Tests among them that say which kinds there are.
 OF_ALL_KINDS: Final = (
     "tests/rules/test_kinds.py::test_every_part_of_ours_can_be_loaded",
-    "tests/rules/test_kinds.py::test_somebody_elses_kind_is_found",
-    "tests/rules/test_rulesets.py::test_the_projects_own_rulesets_are_registered",
-    "tests/rules/test_rulesets.py::test_an_unknown_ruleset_is_a_clear_error",
-    "tests/rules/test_rulesets.py::test_what_chess_refuses_is_recorded",
+    "tests/projections/test_registry.py::test_every_projection_is_found_by_its_name",
 )
 
 #: Appends an effect to a world in the database of the argument, and prints how that is refused.
@@ -92,14 +111,16 @@ def without_chess(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, checkout_without("chess", folder, ABOUT_CHESS)
 
 
-def test_the_core_s_tests_pass(without_chess: tuple[Path, str]) -> None:
-    """The rules' tests pass where no package of chess is there."""
+@pytest.mark.parametrize("places", [SOME, pytest.param(CORE, marks=pytest.mark.thorough)], ids=["some", "all"])
+def test_the_core_s_tests_pass(without_chess: tuple[Path, str], places: tuple[str, ...]) -> None:
+    """The core's tests pass where no package of chess is there."""
     folder, python = without_chess
     left_out = [f"--deselect={each}" for each in OF_ALL_KINDS]
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *CORE, *left_out]
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *places, *left_out]
     run(command, cwd=folder, env=environment(), seconds=3000)
 
 
+@pytest.mark.thorough
 def test_worlds_of_a_kind_that_is_gone(without_chess: tuple[Path, str], database_url: str, tmp_path: Path) -> None:
     """Games in a database are listed, verified and exported; states and appends are refused, and chess is named."""
     folder, python = without_chess

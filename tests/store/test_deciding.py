@@ -44,26 +44,6 @@ def removed(entity_id: str, **fields: Any) -> EffectDraft:
     return created(entity_id, **{"kind": "EntityRemoved", "payload": {"entity_id": entity_id}, **fields})
 
 
-def move(uci: str, player: str) -> EffectDraft:
-    """Make a move of a chess game."""
-    return {
-        "kind": "MoveMade",
-        "payload": {"uci_notation": uci},
-        "source_id": player,
-        "schema_version": "1.0.0",
-    }
-
-
-@pytest.fixture
-async def game(store: Store, world_id: str) -> EventLog:
-    """Return the log of a chess game that has begun."""
-    await store.create_world(NewWorld(world_id=world_id, ruleset="chess"))
-    log = await store.log(world_id)
-    payload = {"agents": {"white": "wanda", "black": "boris"}}
-    await log.append({"kind": "GameStarted", "payload": payload, "source_id": "table", "schema_version": "1.0.0"})
-    return log
-
-
 async def refused(log: EventLog, *drafts: EffectDraft) -> IllegalEffectError:
     """Append what the ruleset refuses; return the refusal."""
     with pytest.raises(IllegalEffectError) as caught:
@@ -111,20 +91,6 @@ async def test_two_processes_judge_by_one_log(store: Store, open_store: Opener, 
     for n in range(20):
         assert await others[n % 2].append(removed(f"e{n}")) == 22 + n
     assert len(await assert_sound(store, log.world_id)) == 40
-
-
-async def test_a_game_is_played_by_two_processes(store: Store, open_store: Opener, game: EventLog) -> None:
-    """Each process plays one side; illegal moves are refused with the rule, and the state has the whole game."""
-    black = await (await open_store()).log(game.world_id)
-    for one, two in [("e2e4", "e7e5"), ("g1f3", "b8c6"), ("f1b5", "a7a6")]:
-        error = await refused(game, move("e2e5", "wanda"))
-        assert error.details["rule"] == "illegal_move"
-        await game.append(move(one, "wanda"))
-        assert (await refused(game, move("d2d4", "wanda"))).details["rule"] == "not_your_turn"
-        await black.append(move(two, "boris"))
-    state = (await store.states.state_at(game.world_id, 8)).state
-    assert state.entities["board"]["fen"] == "r1bqkbnr/1ppp1ppp/p1n5/1B2p3/4P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 0 4"
-    assert state.metadata["malformed_effects"] == 0
 
 
 async def test_a_request_that_was_accepted_is_not_judged_again(log: EventLog) -> None:

@@ -26,12 +26,12 @@ Opener = Callable[..., Awaitable[Store]]
 @pytest.mark.both_servers
 async def test_a_worlds_record_says_what_its_genesis_says(store: Store, world_id: str) -> None:
     """What was asked for stands in the record and in the genesis; the head is the genesis."""
-    config: dict[str, Any] = {"b": 1e16, "a": [None, True, "é", {"z": {}}], "size": 8}
+    config: dict[str, Any] = {"strict": False, "b": 1e16, "a": [None, True, "é", {"z": {}}], "size": 8}
     made = await store.create_world(
-        NewWorld(world_id=world_id, ruleset="chess", config=config, experiment="exp", time_authority="unity")
+        NewWorld(world_id=world_id, ruleset="social_rl", config=config, experiment="exp", time_authority="unity")
     )
     assert made == await store.world(world_id)
-    assert (made.ruleset, made.config, made.experiment, made.time_authority) == ("chess", config, "exp", "unity")
+    assert (made.ruleset, made.config, made.experiment, made.time_authority) == ("social_rl", config, "exp", "unity")
     genesis = await store.reader.effect(world_id, 1)
     payload = orjson.loads(genesis.text)["payload"]
     assert payload["world_uuid"] == made.world_uuid
