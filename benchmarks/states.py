@@ -27,7 +27,7 @@ import sys
 from worldledger_service.app import run
 from worldledger_service.settings import Settings
 
-run(Settings(port=int(sys.argv[2])), sys.argv[1])
+run(Settings(port=int(sys.argv[2]), projections=sys.argv[3] == "True"), sys.argv[1])
 """
 ENTITIES = 100
 SHORT, LONG = 10_000, 1_000_000
@@ -92,10 +92,10 @@ async def run(report: Report, url: str, store: Store) -> None:
 
 
 @asynccontextmanager
-async def server(url: str) -> AsyncIterator[int]:
+async def server(url: str, *, projections: bool = True) -> AsyncIterator[int]:
     """Lend the port of a server of its own."""
     port = free_port()
-    server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, url, str(port))
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, url, str(port), str(projections))
     try:
         await until_alive(port)
         yield port

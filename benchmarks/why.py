@@ -12,7 +12,6 @@ from http.client import HTTPConnection
 from worldledger_service.store import Store
 
 from benchmarks.harness import Goal, Report, say
-from benchmarks.million import command
 from benchmarks.states import server
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
@@ -65,8 +64,7 @@ async def run(report: Report, url: str, store: Store) -> None:
         start = time.perf_counter()
         await store.states.state_at(world, EFFECTS)
         say(f"  first state of {world}: {time.perf_counter() - start:.1f} s")
-    await asyncio.to_thread(command, ["project", "--once", "--database-url", url])
-    async with server(url) as port:
+    async with server(url, projections=False) as port:
         times = await asyncio.to_thread(_ask, port)
     for (world, direction), found in times.items():
         p99 = statistics.quantiles(found, n=100)[98] * 1000

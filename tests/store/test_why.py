@@ -101,7 +101,7 @@ async def test_a_hundred_thousand_effects_of_one(store: Store, log: EventLog) ->
     await store.bulk_append(log.world_id, (draft(n, caused_by=1) for n in range(100_000)))
     found = await search(store, log.world_id, 1, direction="forward", width=4)
     assert seqs(found) == [1, 2, 3, 4, 5]
-    looked = 1000 + searching.MOST_TOLD
+    looked = Asked().window + searching.MOST_TOLD
     assert (found.told_to_seq, found.head_seq) == (1 + looked, 100_001)
     assert found.effects[0].node.left_out == {"told": looked - 4}
     found = await search(store, log.world_id, 1, direction="forward", width=1000, limit=50)

@@ -44,9 +44,9 @@ MOST_WIDTH: Final = 1000
 MOST_EFFECTS: Final = 10_000
 MOST_WINDOW: Final = 20_000
 #: Most agents whose views are made again, the ones nearest to the effect first.
-MOST_AGENTS: Final = 16
+MOST_AGENTS: Final = 8
 #: Most effects with a cause that are looked at after the window.
-MOST_TOLD: Final = 20_000
+MOST_TOLD: Final = 4_000
 
 
 class Asked(NamedTuple):
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     depth: int = 5
     width: int = 3
     limit: int = 100
-    window: int = 1000
+    window: int = 500
 
 
 class Found(NamedTuple):
@@ -184,7 +184,6 @@ class _Search:
         fold: Fold | None = None
         if self._to_seq > 1:
             try:
-                # What the genesis touches is not asked: it makes the world.
                 fold = await self._store.states.fold_at(world_id, max(self._from_seq - 1, 1))
             except SimulationError as error:
                 self._notes.append(f"touched entities and views are not known: {error.message}")
@@ -212,6 +211,8 @@ class _Search:
         effects = [_read(row.text) for row in rows]
         self._seen: dict[int, _Seen] = {}
         if fold is not None:
+            if self._from_seq == fold.seq == 1:  # what a world begins with comes of its genesis
+                self._seen[1] = _Seen(None, {}, frozenset(fold.state.entities))
             replay = _Replay(fold, self._agents(effects))
             try:
                 for row, effect in zip(rows, effects, strict=True):
@@ -321,10 +322,13 @@ class _Replay:
 
     def apply(self, effect: dict[str, Any]) -> _Seen:
         """Fold the next effect. Raises as `Fold.apply`."""
-        shown = {
-            agent_id: self._names(agent_id, shown_by(delta, effect))  # type: ignore[arg-type]
-            for agent_id, delta, _ in self._views.apply(effect, digests=False)  # type: ignore[arg-type]
-        }
+        shown: dict[str, Collection[str]] = {}
+        alike: dict[tuple[int, ...], Collection[str]] = {}  # agents that see the same share patches and events
+        for agent_id, delta, _ in self._views.apply(effect, digests=False):  # type: ignore[arg-type]
+            parts = (id(delta["patches"]), *map(id, delta["events"]))
+            if parts not in alike:
+                alike[parts] = self._names(agent_id, shown_by(delta, effect))  # type: ignore[arg-type]
+            shown[agent_id] = alike[parts]
         if effect["kind"] == AGENT_REGISTERED_KIND and (agent_id := effect["payload"].get("agent_id")) in self._agents:
             self._attach(agent_id)
         touched = self._fold.touched
