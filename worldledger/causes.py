@@ -2,7 +2,8 @@
 
 Source: docs/how-to-why.md. A link is made from what is recorded, and from nothing else. Its kind says from what:
 
-- ``told``: the effect itself names its cause, by ``caused_by``, or as the sighting that cancelled a generation
+- ``told``: the effect itself names its cause: by ``caused_by``, as the sighting that cancelled a generation, or, as the
+  genesis of a fork, the effect of the parent that it goes on from
 - ``request``: the same agent and req_id: a generation, refusals, the effect; in a request of many, the first of them
 - ``context``: the view that an intent or a generation was made from, and the effects by which its agent was shown what
   it then saw
@@ -21,6 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from worldledger.core_kinds import GENERATION_CANCELLED_KIND, GENERATION_STARTED_KIND, INTENT_REJECTED_KIND
+from worldledger.genesis import GENESIS_KIND, ForkPoint
+from worldledger.lineage import fork_point
 from worldledger.rulesets.base import Touched
 
 LinkKind: TypeAlias = Literal["told", "request", "context", "same entity"]
@@ -84,6 +87,16 @@ def misnamed_cause(effect: Mapping[str, Any], seq: int) -> bool:
     return effect.get("caused_by") is not None and told_cause(effect, seq) is None
 
 
+def forked_from(effect: Mapping[str, Any], seq: int) -> ForkPoint | None:
+    """Return the effect of the parent that the genesis of a fork goes on from; None for any other effect."""
+    if seq != 1 or _kind(effect) != GENESIS_KIND:
+        return None
+    try:
+        return fork_point(_payload(effect))
+    except ValueError:
+        return None
+
+
 def context_of(effect: Mapping[str, Any]) -> Context | None:
     """Return the view that an intent's effect, a refused intent or a generation was made from; None if not recorded."""
     agent_id: Any
@@ -120,7 +133,10 @@ def recorded_links(place: Place, effect: Mapping[str, Any], first_seq: int | Non
         ("request", first_seq),
         ("context", None if context is None else context.view_seq),
     ]
-    return [Link(kind, Place(world_id, cause)) for kind, cause in found if cause is not None and 1 <= cause < seq]
+    links = [Link(kind, Place(world_id, cause)) for kind, cause in found if cause is not None and 1 <= cause < seq]
+    if (parent := forked_from(effect, seq)) is not None:
+        links.append(Link("told", Place(parent.world_id, parent.global_seq)))
+    return links
 
 
 def refusal_of(effect: Mapping[str, Any]) -> Refusal | None:
@@ -147,7 +163,8 @@ def _payload(effect: Mapping[str, Any]) -> Mapping[str, Any]:
 class Window:
     """A stretch of one world's log, from which its links are known in both directions.
 
-    `back` and `forward` are inverse to each other: what one finds from either end, the other finds from the other.
+    `back` and `forward` are inverse to each other: what one finds from either end, the other finds from the other. Only
+    the link from the genesis of a fork to its parent is found from the genesis alone.
     """
 
     def __init__(self, world_id: str) -> None:
@@ -156,6 +173,8 @@ class Window:
         self._links: dict[tuple[Direction, LinkKind], defaultdict[int, dict[int, list[str]]]] = {
             (direction, kind): defaultdict(dict) for direction in get_args(Direction) for kind in LINK_KINDS
         }
+        #: the effect of the parent that the genesis goes on from
+        self._parent: Place | None = None
         self._touched: dict[str, int] = {}
         #: the last effect that may have changed any entity, and the entities that there were after it
         self._any: tuple[int, Collection[str]] = (0, ())
@@ -189,6 +208,8 @@ class Window:
         """
         if (cause := told_cause(effect, seq)) is not None:
             self._link("told", seq, cause)
+        if (parent := forked_from(effect, seq)) is not None:
+            self._parent = Place(parent.world_id, parent.global_seq)
         self._take_request(seq, effect)
         self._take_touched(seq, touched, entities)
         for agent_id, names in (shown or {}).items():
@@ -209,7 +230,8 @@ class Window:
             for name, seqs in self._shown_to(context.agent_id).items():
                 if count := bisect_right(seqs, context.view_seq):
                     causes.setdefault(seqs[count - 1], []).append(name)
-        return [*self._of("back", seq), *self._as_links("context", causes)]
+        parents = [Link("told", self._parent)] if seq == 1 and self._parent is not None else []
+        return [*parents, *self._of("back", seq), *self._as_links("context", causes)]
 
     def forward(self, seq: int) -> list[Link]:
         """Return the links from an effect to what came of it."""

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store import why as searching
+from worldledger_service.store.forking import NewFork
 from worldledger_service.store.why import Asked, Why, why
 
 from worldledger.causes import Link
 from worldledger.effects import EffectDraft
 from worldledger.errors import EffectNotFoundError
 from worldledger.genesis import NewWorld
+from worldledger.moments import Moment
 
 from .helpers import draft, guards_down
 
@@ -164,6 +166,56 @@ async def test_a_request_of_many_leads_to_its_first(store: Store, log: EventLog)
     for window in (1, 3, 1000):
         found = await search(store, log.world_id, 21, window=window)
         assert (seqs(found), links(found, 21)) == ([21, 2], [("request", 2)])
+
+
+def places(found: Why) -> list[tuple[str, int]]:
+    """Return the places of the effects, in order."""
+    return [tuple(each.place) for each in found.effects]
+
+
+async def test_the_way_back_crosses_fork_points(store: Store, log: EventLog) -> None:
+    """From a fork of a fork it goes over each genesis to the parent, whose entities and causes are known there."""
+    grandparent = log.world_id
+    gate = {"entity_id": "gate", "entity_data": {"open": False}}
+    opened = {"entity_id": "gate", "patch": [{"op": "replace", "path": "/open", "value": True}]}
+    await log.append_all(
+        [draft(kind="EntityCreated", payload=gate), draft(kind="EntityUpdated", payload=opened), draft()]
+    )
+    parent, child = f"{grandparent}-2", f"{grandparent}-3"
+    await store.fork(grandparent, Moment(seq=3), NewFork(world_id=parent))
+    await (await store.log(parent)).append_all([draft(caused_by=1)])
+    await store.fork(parent, Moment(seq=3), NewFork(world_id=child))
+    await (await store.log(child)).append_all([draft(kind="EntityUpdated", payload=opened)])
+    found = await search(store, child, 3)
+    assert places(found) == [(child, 3), (child, 1), (parent, 3), (parent, 1), (grandparent, 3), (grandparent, 2)]
+    steps = [[(link.kind, *link.place, link.entities) for link in each.node.links] for each in found.effects]
+    assert steps == [
+        [("same entity", child, 1, ("gate",))],
+        [("told", parent, 3, ())],
+        [("told", parent, 1, ())],
+        [("told", grandparent, 3, ())],
+        [("same entity", grandparent, 2, ("gate",))],
+        [],
+    ]
+    assert [each.problem for each in found.effects] == [None] * 6
+    small = await search(store, child, 3, window=3)
+    assert places(small) == [(child, 3), (child, 1), (parent, 3), (parent, 1), (grandparent, 3)]
+
+
+async def test_a_parent_that_was_rewritten(store: Store, log: EventLog, database_url: str) -> None:
+    """A fork whose parent has another effect there, or is gone, is told so, and the way back ends or says it."""
+    await store.bulk_append(log.world_id, chain(3))
+    child = f"{log.world_id}-2"
+    await store.fork(log.world_id, Moment(seq=3), NewFork(world_id=child))
+    async with guards_down(database_url) as intruder:
+        await intruder.execute(
+            "update effects set checksum = sha256('') where world_id = $1 and global_seq = 3", log.world_id
+        )
+    found = await search(store, child, 1)
+    assert found.effects[0].problem == "the effect that it was forked from has another checksum here"
+    async with guards_down(database_url) as intruder:
+        await intruder.execute("delete from effects where world_id = $1", log.world_id)
+    assert places(await search(store, child, 1)) == [(child, 1)]
 
 
 async def test_searching_changes_nothing(store: Store, log: EventLog) -> None:

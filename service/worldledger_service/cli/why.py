@@ -10,7 +10,7 @@ import typer
 
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.layout import Piece, put_lines, screen_width, width
-from worldledger_service.cli.moments import moment_rule, read_moment, seq_of
+from worldledger_service.cli.moments import moment_rule, place_of, read_moment
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Home, World
 from worldledger_service.cli.output import counted, plain, put_bytes
@@ -80,7 +80,7 @@ def show_why(
 
         record = await find_world(store, world)
         asked = Asked("forward" if forward else "back", depth, width, limit, window)
-        found = await why(store, record, await seq_of(store, record, moment), asked)
+        found = await why(store, *await place_of(store, record, moment), asked)
         if as_json:
             put_bytes(json.dumps(document(found), ensure_ascii=False).encode() + b"\n")
         elif as_dot:

@@ -20,6 +20,7 @@ from worldledger.causes import (
     Walk,
     Window,
     context_of,
+    forked_from,
     misnamed_cause,
     recorded_links,
     refusal_of,
@@ -117,6 +118,18 @@ class _Row(NamedTuple):
     first_seq: int | None
 
 
+class _Stretch(NamedTuple):
+    """A part of a world's log that was folded."""
+
+    window: Window
+    from_seq: int
+    to_seq: int
+
+    def has(self, seq: int) -> bool:
+        """Return whether an effect lies in it."""
+        return self.from_seq <= seq <= self.to_seq
+
+
 class _Search:
     """One search."""
 
@@ -127,106 +140,111 @@ class _Search:
         self._asked = asked
         self._notes: list[str] = []
         self._rows: dict[Place, _Row] = {}
-        self._window = Window(root.world_id)
-        if asked.direction == "back":
-            self._from_seq, self._to_seq = max(root.global_seq - asked.window + 1, 1), root.global_seq
-        else:
-            self._from_seq = root.global_seq
-            self._to_seq = max(min(root.global_seq + asked.window, world.head_seq), root.global_seq)
+        #: by world; back, a fork's window goes on in its ancestors
+        self._stretches: dict[str, _Stretch] = {}
+        self._left = asked.window
         #: forward, causes and what they led to after the window
         self._told: defaultdict[int, list[int]] = defaultdict(list)
         self._told_to_seq: int | None = None
 
     async def run(self) -> Why:
         """Search."""
-        await self._look()
-        if self._asked.direction == "forward":
-            await self._look_further()
-        walk = Walk(self._root, depth=self._asked.depth, width=self._asked.width, most=self._asked.limit)
+        root, is_back = self._root, self._asked.direction == "back"
+        if is_back:
+            stretch = await self._look_before(root)
+        else:
+            to_seq = max(min(root.global_seq + self._asked.window, self._world.head_seq), root.global_seq)
+            stretch = await self._look(root.world_id, root.global_seq, to_seq)
+            await self._look_further(to_seq)
+        walk = Walk(root, depth=self._asked.depth, width=self._asked.width, most=self._asked.limit)
         while walk.wanted:
-            if self._asked.direction == "back":
+            if is_back:
                 await self._fetch(walk.wanted)
+                for place in walk.wanted:
+                    if place.world_id not in self._stretches and place in self._rows and self._left > 0:
+                        await self._look_before(place)
             walk.take({place: self._links(place) for place in walk.wanted})
         await self._fetch(walk.nodes)
         walk.forget([place for place in walk.nodes if place not in self._rows])
         effects = [self._found(node) for node in walk.nodes.values()]
         return Why(
-            self._root,
+            root,
             self._asked,
             self._world.head_seq,
-            self._from_seq,
-            self._to_seq,
+            stretch.from_seq,
+            stretch.to_seq,
             self._told_to_seq,
             self._notes,
             effects,
         )
 
     def _links(self, place: Place) -> Iterable[Link]:
-        seq = place.global_seq
-        is_inside = place.world_id == self._root.world_id and self._from_seq <= seq <= self._to_seq
+        world_id, seq = place
+        stretch = self._stretches.get(world_id)
+        window = stretch.window if stretch is not None and stretch.has(seq) else None
         if self._asked.direction == "forward":
-            found = self._window.forward(seq) if is_inside else []
-            return [*found, *(Link("told", Place(place.world_id, later)) for later in self._told.get(seq, ()))]
-        if is_inside:
-            return self._window.back(seq)
+            found = [] if window is None else window.forward(seq)
+            return [*found, *(Link("told", Place(world_id, later)) for later in self._told.get(seq, ()))]
+        if window is not None:
+            return window.back(seq)
         row = self._rows.get(place)
         return [] if row is None else recorded_links(place, row.effect, row.first_seq)
 
     # -- the window ----------------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
-        """Read the window and fold it."""
-        world_id = self._root.world_id
+    async def _look_before(self, place: Place) -> _Stretch:
+        """Read and fold what is left of the window, up to an effect."""
+        stretch = await self._look(place.world_id, max(place.global_seq - self._left + 1, 1), place.global_seq)
+        self._left -= stretch.to_seq - stretch.from_seq + 1
+        return stretch
+
+    async def _look(self, world_id: str, from_seq: int, to_seq: int) -> _Stretch:
+        """Read and fold a stretch of a log."""
         rows: list[StoredEffect] = []
-        batches = self._store.reader.batches(world_id, after_seq=self._from_seq - 1, until_seq=self._to_seq)
-        async for batch in batches:
+        async for batch in self._store.reader.batches(world_id, after_seq=from_seq - 1, until_seq=to_seq):
             rows += batch
         fold: Fold | None = None
-        if self._to_seq > 1:
-            try:
-                fold = await self._store.states.fold_at(world_id, max(self._from_seq - 1, 1))
-            except SimulationError as error:
-                self._notes.append(f"touched entities and views are not known: {error.message}")
-        effects = await self._store.aside.run(partial(self._fold, rows, fold))
+        try:
+            fold = await self._store.states.fold_at(world_id, max(from_seq - 1, 1))
+        except SimulationError as error:
+            self._notes.append(f"touched entities and views are not known: {error.message}")
+        effects = [_read(row.text) for row in rows]
         for row, effect in zip(rows, effects, strict=True):
-            self._rows[Place(world_id, row.global_seq)] = _Row(
-                row.checksum, row.kind, row.source_id, row.sim_time, effect, None
-            )
-        if rows and (req_id := effects[0].get("req_id")) is not None and self._from_seq > 1:
-            await self._begin_request(rows[0].source_id, req_id)
-        await self._store.aside.run(partial(self._take, effects, self._seen))
+            place = Place(world_id, row.global_seq)
+            self._rows[place] = _Row(row.checksum, row.kind, row.source_id, row.sim_time, effect, None)
+        stretch = self._stretches[world_id] = _Stretch(Window(world_id), from_seq, to_seq)
+        if rows and from_seq > 1:
+            await self._begin_request(stretch, rows[0].source_id, effects[0].get("req_id"))
+        seqs = [row.global_seq for row in rows]
+        await self._store.aside.run(partial(self._fill, stretch, dict(zip(seqs, effects, strict=True)), fold))
+        return stretch
 
-    async def _begin_request(self, source_id: str, req_id: Any) -> None:
-        """Let the window know the request that it begins in."""
+    async def _begin_request(self, stretch: _Stretch, source_id: str, req_id: Any) -> None:
+        """Let a window know the request that it begins in."""
         if not isinstance(req_id, str):
             return
-        for row in await self._store.reader.fetch(
-            statements.KNOWN_REQUESTS, self._root.world_id, [source_id], [req_id]
-        ):
-            if row["first_seq"] < self._from_seq:
-                self._window.begin_request(source_id, req_id, row["first_seq"], self._from_seq - 1)
+        world_id = stretch.window.world_id
+        for row in await self._store.reader.fetch(statements.KNOWN_REQUESTS, world_id, [source_id], [req_id]):
+            if row["first_seq"] < stretch.from_seq:
+                stretch.window.begin_request(source_id, req_id, row["first_seq"], stretch.from_seq - 1)
 
-    def _fold(self, rows: Sequence[StoredEffect], fold: Fold | None) -> list[dict[str, Any]]:
-        """Return the effects of rows, and note what each touched and showed."""
-        effects = [_read(row.text) for row in rows]
-        self._seen: dict[int, _Seen] = {}
+    def _fill(self, stretch: _Stretch, effects: Mapping[int, dict[str, Any]], fold: Fold | None) -> None:
+        """Fold effects, if there is a state to begin with, and let the window take them."""
+        seen: dict[int, _Seen] = {}
         if fold is not None:
-            if self._from_seq == fold.seq == 1:  # what a world begins with comes of its genesis
-                self._seen[1] = _Seen(None, {}, frozenset(fold.state.entities))
-            replay = _Replay(fold, self._agents(effects))
+            if stretch.from_seq == fold.seq == 1:  # what a world begins with comes of its genesis
+                seen[1] = _Seen(None, {}, frozenset(fold.state.entities))
+            replay = _Replay(fold, self._agents(list(effects.values())))
             try:
-                for row, effect in zip(rows, effects, strict=True):
-                    if row.global_seq > fold.seq:
-                        self._seen[row.global_seq] = replay.apply(effect)
+                for seq, effect in effects.items():
+                    if seq > fold.seq:
+                        seen[seq] = replay.apply(effect)
             except Exception as error:  # noqa: BLE001 - what is stored may be forged, and no effect at all
                 why = error.message if isinstance(error, SimulationError) else "the log cannot be folded"
-                self._notes.append(f"touched entities and views are known only to seq {fold.seq}: {why}")
+                self._notes.append(f"touched entities and views are known only to seq {replay.seq}: {why}")
             self._notes += replay.notes()
-        return effects
-
-    def _take(self, effects: Sequence[dict[str, Any]], seen: Mapping[int, _Seen]) -> None:
-        for seq, effect in enumerate(effects, self._from_seq):
-            self._window.take(seq, effect, *seen.get(seq, _NOTHING))
+        for seq, effect in effects.items():
+            stretch.window.take(seq, effect, *seen.get(seq, _NOTHING))
 
     def _agents(self, effects: Sequence[dict[str, Any]]) -> list[str]:
         """Return the agents whose views something was made from, those nearest to the effect first."""
@@ -241,13 +259,13 @@ class _Search:
 
     # -- beyond it -----------------------------------------------------------------------------------------
 
-    async def _look_further(self) -> None:
+    async def _look_further(self, to_seq: int) -> None:
         """Forward: look for what names its cause after the window."""
-        self._told_to_seq = self._to_seq
-        if self._to_seq >= self._world.head_seq:
+        self._told_to_seq = to_seq
+        if to_seq >= self._world.head_seq:
             return
         *found, (last_seq, looked, _) = await self._store.reader.fetch(
-            statements.EFFECTS_CAUSED, self._root.world_id, self._to_seq, self._root.global_seq, MOST_TOLD
+            statements.EFFECTS_CAUSED, self._root.world_id, to_seq, self._root.global_seq, MOST_TOLD
         )
         self._told_to_seq = self._world.head_seq if looked < MOST_TOLD else last_seq
         for later, cause, _ in found:
@@ -266,11 +284,6 @@ class _Search:
     def _found(self, node: Node) -> Found:
         row = self._rows[node.place]
         effect = row.effect
-        problem = None
-        if not effect:
-            problem = "the stored text is not an effect"
-        elif misnamed_cause(effect, node.place.global_seq):
-            problem = "caused_by does not name an earlier effect"
         return Found(
             node.place,
             row.checksum.hex(),
@@ -279,9 +292,22 @@ class _Search:
             row.sim_time,
             context_of(effect),
             refusal_of(effect),
-            problem,
+            self._problem(node.place, effect),
             node,
         )
+
+    def _problem(self, place: Place, effect: Mapping[str, Any]) -> str | None:
+        if not effect:
+            return "the stored text is not an effect"
+        if misnamed_cause(effect, place.global_seq):
+            return "caused_by does not name an earlier effect"
+        parent = forked_from(effect, place.global_seq)
+        if parent is None:
+            return None
+        row = self._rows.get(Place(parent.world_id, parent.global_seq))
+        if row is not None and row.checksum.hex() != parent.checksum:
+            return "the effect that it was forked from has another checksum here"
+        return None
 
 
 # -- folding with views ----------------------------------------------------------------------------------------
@@ -319,6 +345,11 @@ class _Replay:
         for agent_id in agents:
             if agent_id in fold.state.metadata["agents"]:
                 self._attach(agent_id)
+
+    @property
+    def seq(self) -> int:
+        """Where it stands."""
+        return self._fold.seq
 
     def apply(self, effect: dict[str, Any]) -> _Seen:
         """Fold the next effect. Raises as `Fold.apply`."""
