@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+import structlog
 from _pytest.nodeid import NodeId
 from hypothesis import is_hypothesis_test, settings
 from worldledger_service.database import embedded, schema
@@ -46,6 +47,9 @@ ROOM = 8 << 30
 
 # On a busy machine a database may take seconds to answer. That is an outage only where a test says how long one is.
 os.environ.setdefault("WORLDLEDGER_OUTAGE_PATIENCE", "60")
+
+# As the service writes its own log: rich's tracebacks, with all local variables, take a fifth of a second each.
+structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
 
 #: Where Hypothesis keeps a test's settings; a decorator could not change them once they are given.
 _SETTINGS = "_hypothesis_internal_use_settings"
@@ -107,11 +111,14 @@ def _name_groups(items: list[pytest.Item]) -> None:
     """Put the names of groups behind the ids of their tests, which is where xdist's scheduler looks for them.
 
     xdist 3.8 does so itself, but in an attribute that pytest 9.2 does not look at any more: groups were torn apart.
+    What runs on a loop of its module is a group, too: it shares an application there.
     """
     for item in items:
-        mark = item.get_closest_marker("xdist_group")
+        mark, loop = item.get_closest_marker("xdist_group"), item.get_closest_marker("asyncio")
         if mark is not None:
             item._id = NodeId.parse(f"{item.nodeid}@{mark.args[0]}")
+        elif loop is not None and loop.kwargs.get("loop_scope") == "module":
+            item._id = NodeId.parse(f"{item.nodeid}@{item.path.stem}")
 
 
 def pytest_collection() -> None:

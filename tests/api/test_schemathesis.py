@@ -182,6 +182,7 @@ async def _served(database_url: str, *, projections: bool) -> AsyncIterator[str]
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("schemathesis")
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_no_example_makes_the_service_fail(share: Callable[[bool], str], label: str, thorough: bool) -> None:
     """Requests made from the document, right and wrong ones, are all answered without a 5xx.
