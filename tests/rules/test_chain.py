@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.cases import cases
 from worldledger.chain import ORIGIN, ChainRow, Position, StoredEffect, Verifier, chain_checksum, link, verify
 from worldledger.errors import SimulationError, TamperedError
 from worldledger.requests import LoggedRequest
@@ -134,7 +135,7 @@ ATTACKS: dict[str, tuple[Callable[[Rows], Rows], int, str]] = {
 }
 
 
-@pytest.mark.parametrize(("attack", "seq", "what"), ATTACKS.values(), ids=ATTACKS.keys())
+@cases("attack, seq, what", ATTACKS.values(), ids=ATTACKS.keys())
 def test_finds_what_was_done_to_the_log(attack: Callable[[Rows], Rows], seq: int, what: str) -> None:
     """What was done is found at the first seq concerned, whatever the batches, and what it is gets said."""
     rows = honest(COUNT)
@@ -145,7 +146,7 @@ def test_finds_what_was_done_to_the_log(attack: Callable[[Rows], Rows], seq: int
     assert not verdict.verified
 
 
-@pytest.mark.parametrize("start", range(COUNT + 1))
+@cases("start", range(COUNT + 1))
 def test_an_honest_log_is_verified_from_any_position(start: int) -> None:
     """An honest log verifies from its origin and from any position in it, up to its head."""
     rows = honest(COUNT)
@@ -183,14 +184,14 @@ def test_a_start_beyond_the_end_is_said_to_be_that() -> None:
     assert verdict.head == end(rows)
 
 
-@pytest.mark.parametrize("text", [f"0:{'0' * 64}", f"00:{'0' * 64}", f"01:{'0' * 64}", "0:", "1", f"-1:{'0' * 64}"])
+@cases("text", [f"0:{'0' * 64}", f"00:{'0' * 64}", f"01:{'0' * 64}", "0:", "1", f"-1:{'0' * 64}"])
 def test_a_position_begins_at_seq_1(text: str) -> None:
     """Before the first effect there is no checksum to note."""
     with pytest.raises(SimulationError, match="a number from 1 on"):
         Position.parse(text)
 
 
-@pytest.mark.parametrize("seq", range(1, COUNT + 1))
+@cases("seq", range(1, COUNT + 1))
 def test_a_recomputed_chain_misses_a_noted_head(seq: int) -> None:
     """A chain that was recomputed, together with its head, does not pass through a position noted before."""
     rows = honest(COUNT)
@@ -251,8 +252,8 @@ def test_requests_of_several_effects_and_sources() -> None:
     assert [(one.source_id, one.first_seq, one.last_seq) for one in heard] == [("a", 3, 4), ("b", 5, 6)]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "what"),
+@cases(
+    "old, new, what",
     [
         (b'"x":5', b'"x": 5', "white space"),
         (b'"payload":{"x":5,', b'"payload":{"z":1,"x":5,', "not sorted"),
@@ -386,8 +387,8 @@ def test_positions_are_read_as_they_are_printed() -> None:
             Position.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("seq", "changed", "what"),
+@cases(
+    "seq, changed, what",
     [
         (4, {"sim_time": True}, "column sim_time is 1.0, the effect says True"),
         (1, {"wall_time": True}, "$.sim_time, $.wall_time: not numbers"),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from worldledger.composing import Composition, compose
 from worldledger.patches import diff
 from worldledger.world import state_text
@@ -73,8 +74,8 @@ def test_what_was_there_for_a_while_leaves_no_trace(value: dict[str, Any], guest
     assert compose(compose(diff(value, there), diff(there, changed)), diff(changed, value)) == []
 
 
-@pytest.mark.parametrize(
-    ("first", "then", "both"),
+@cases(
+    "first, then, both",
     [
         ([("add", "/a", 1)], [("replace", "/a", 2)], [("add", "/a", 2)]),
         ([("add", "/a", {})], [("add", "/a/b", 2)], [("add", "/a", {"b": 2})]),
@@ -108,8 +109,8 @@ def test_a_patch_that_was_given_stays_as_it_is() -> None:
     assert composition.patch()[0]["value"] == {"b": {"c": 3}}
 
 
-@pytest.mark.parametrize(
-    ("first", "then"),
+@cases(
+    "first, then",
     [
         ([], {"op": "move", "path": "/a", "from": "/b"}),
         ([], {"op": "replace", "path": "", "value": {}}),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.cases import cases
 from worldledger.canonical import gate
 from worldledger.config import MemoryConfig, OrchestratorConfig, read_config
 from worldledger.drafts import check_draft
@@ -74,7 +75,7 @@ _WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "path"), _WRONG, ids=[str(value) for value, _ in _WRONG])
+@cases("value, path", _WRONG, ids=[str(value) for value, _ in _WRONG])
 def test_a_value_out_of_bounds_is_refused_with_its_path(value: dict[str, Any], path: str) -> None:
     """Nothing is taken for something else: wrong types, bounds and unknown fields are named."""
     with pytest.raises(InvalidConfigError) as caught:
@@ -87,7 +88,7 @@ def test_a_value_out_of_bounds_is_refused_with_its_path(value: dict[str, Any], p
         NewWorld.model_validate({"world_id": "w", "orchestrator": value}, strict=True)
 
 
-@pytest.mark.parametrize("value", [None, [], "defer", 7])
+@cases("value", [None, [], "defer", 7])
 def test_a_configuration_is_an_object(value: Any) -> None:
     """Anything else is refused at the path where it stands."""
     with pytest.raises(InvalidConfigError) as caught:
@@ -104,8 +105,8 @@ def test_it_cannot_be_changed() -> None:
         config.memory.max_tokens = 5
 
 
-@pytest.mark.parametrize(
-    ("fields", "refill", "capacity"),
+@cases(
+    "fields, refill, capacity",
     [
         ({}, 0.0, 1),
         ({"token_budget": 600}, 10.0, 1),

@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
 import orjson
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_sandbox.rules import RULESET
 
+from tests.cases import cases
 from worldledger import core_kinds
 from worldledger.effects import Effect, is_system_kind
 from worldledger.folding import Fold, fold
@@ -127,7 +127,7 @@ _MALFORMED: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("said", _MALFORMED.values(), ids=_MALFORMED.keys())
+@cases("said", _MALFORMED.values(), ids=_MALFORMED.keys())
 def test_what_cannot_be_read_is_counted_and_changes_nothing_else(said: tuple[str, Any]) -> None:
     """A malformed payload is no end of the fold: it is counted, and agents and authority stay as they were."""
     before = (registered("eve"), ("WorldTimeAuthoritySet", {"authority": "unreal"}))
@@ -187,7 +187,7 @@ def test_what_is_added_to_an_authority_s_time_stands_in_the_state() -> None:
 _KINDS = {name: value for name, value in vars(core_kinds).items() if name.endswith("_KIND")}
 
 
-@pytest.mark.parametrize("kind", sorted({*_KINDS.values(), "IntentSeen", "WorldEnded"} - set(core_kinds.HANDLERS)))
+@cases("kind", sorted({*_KINDS.values(), "IntentSeen", "WorldEnded"} - set(core_kinds.HANDLERS)))
 def test_the_service_s_other_kinds_fold_to_nothing(kind: str) -> None:
     """They stand in the log and change nothing in the state, whatever their payload, and are not unknown either."""
     state = state_of((kind, {"agent_id": "ann", "policy": 1}), ("Said", {}))

@@ -11,6 +11,7 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from tests.cases import cases
 from worldledger.collapsing import collapse
 from worldledger.deltas import ObservationDelta, ObservedEvent, View, apply_delta
 from worldledger.effects import Effect
@@ -52,7 +53,7 @@ def test_other_attributes_are_none() -> None:
         one.view_seq = 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "again",
     [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)), ObservationDelta.copy],
     ids=["copy", "deepcopy", "pickle", "copied"],

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
+from tests.cases import cases
 from worldledger import drafts
 from worldledger.canonical import MAX_DEPTH, MAX_INT
 from worldledger.drafts import (
@@ -74,7 +75,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("given_draft", "path", "reason"), REFUSED.values(), ids=REFUSED.keys())
+@cases("given_draft, path, reason", REFUSED.values(), ids=REFUSED.keys())
 def test_a_field_out_of_rule_is_refused_with_its_path(given_draft: Any, path: str, reason: str) -> None:
     """Each field has its rule; what breaks it is refused with the field's path, whatever else is wrong."""
     with pytest.raises(InvalidEffectError) as caught:
@@ -84,7 +85,7 @@ def test_a_field_out_of_rule_is_refused_with_its_path(given_draft: Any, path: st
     assert caught.value.recovery is RecoveryAction.MODIFY_INTENT
 
 
-@pytest.mark.parametrize(
+@cases(
     "kind",
     [
         "WorldCreated",
@@ -105,7 +106,7 @@ def test_system_kinds_are_the_services_own(kind: str) -> None:
     assert check_draft(draft(kind=kind), system=True).kind == kind
 
 
-@pytest.mark.parametrize("kind", ["world", "StateDigests", "StateDigestX", "MyWorld", "Agent", "intent", "EntityMoved"])
+@cases("kind", ["world", "StateDigests", "StateDigestX", "MyWorld", "Agent", "intent", "EntityMoved"])
 def test_other_kinds_are_everybodys(kind: str) -> None:
     """A kind that only looks like a system kind is free."""
     assert check_draft(draft(kind=kind)).kind == kind
@@ -275,8 +276,8 @@ def test_numbers_count_as_they_are_spelt() -> None:
     assert _digest(orjson.loads(spelt), spelt) == expected != checked.body_digest()
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@cases(
+    "old, new",
     [
         (b'"kind":"Said"', b'"kind":"Sa\\u0069d"'),
         (b'"source_id":"a1"', b'"source_id":"\\u00611"'),

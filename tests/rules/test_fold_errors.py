@@ -9,6 +9,7 @@ import orjson
 import pytest
 from worldledger_sandbox.rules import RULESET
 
+from tests.cases import cases
 from tests.rulesets.sandboxes import effects_of
 from worldledger.chain import StoredEffect
 from worldledger.effects import Effect
@@ -93,8 +94,8 @@ def _good(count: int) -> list[StoredEffect]:
     return chained(dict(effect) for effect in effects_of([("Speak", {"text": "hi"})] * count))
 
 
-@pytest.mark.parametrize(
-    ("order", "seq", "what"),
+@cases(
+    "order, seq, what",
     [
         ([2, 3], 1, "missing: the next effect in the log is seq 2"),
         ([1, 2, 4], 3, "missing: the next effect in the log is seq 4"),
@@ -126,7 +127,7 @@ def test_rows_must_follow_what_was_folded() -> None:
             folded.apply(orjson.loads(rows[place].text))
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         b"",
@@ -145,7 +146,7 @@ def test_rows_must_follow_what_was_folded() -> None:
         b"[" * 5000,
     ],
 )
-@pytest.mark.parametrize("place", [0, 2])
+@cases("place", [0, 2])
 def test_a_text_that_is_no_effect_is_named(text: bytes, place: int) -> None:
     """It is the log that is wrong there, not the ruleset, whatever stood before it."""
     rows = _good(3)

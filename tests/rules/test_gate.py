@@ -16,6 +16,7 @@ import psutil
 import pytest
 from hypothesis import given, settings
 
+from tests.cases import cases
 from worldledger.canonical import MAX_DEPTH, MAX_INT, PROFILE, canonical_json, child, decode, gate
 from worldledger.errors import InvalidEffectError
 
@@ -119,7 +120,7 @@ TAKEN: dict[str, tuple[Any, bytes]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "path", "reason"), REFUSED.values(), ids=REFUSED.keys())
+@cases("value, path, reason", REFUSED.values(), ids=REFUSED.keys())
 def test_refuses_what_would_not_survive(value: Any, path: str, reason: str) -> None:
     """A value that would not survive is refused with the JSON path where it stands."""
     with pytest.raises(InvalidEffectError) as caught:
@@ -129,7 +130,7 @@ def test_refuses_what_would_not_survive(value: Any, path: str, reason: str) -> N
     assert str(caught.value).startswith(f"{path}: ")
 
 
-@pytest.mark.parametrize(("value", "text"), TAKEN.values(), ids=TAKEN.keys())
+@cases("value, text", TAKEN.values(), ids=TAKEN.keys())
 def test_writes_the_canonical_text(value: Any, text: bytes) -> None:
     """A value that passes is written compactly, in UTF-8, with keys sorted by code point."""
     assert gate(value) == text == canonical_json(value)
@@ -152,8 +153,8 @@ def test_any_value_survives_or_is_refused_with_its_path(value: Any) -> None:
     assert orjson.dumps(back, option=orjson.OPT_SORT_KEYS) == text
 
 
-@pytest.mark.parametrize("wide", [False, True], ids=["short", "long"])
-@pytest.mark.parametrize("level", [1, 2, 50, 100])
+@cases("wide", [False, True], ids=["short", "long"])
+@cases("level", [1, 2, 50, 100])
 def test_counts_levels_from_where_the_value_will_stand(level: int, wide: bool) -> None:
     """The level at which a value stands in the effect counts towards the depth."""
     deepest = MAX_DEPTH + 1 - level
@@ -185,8 +186,8 @@ def test_says_which_draft_of_a_list() -> None:
     assert error.details == {"path": "$.payload.x", "index": 7, "limit": 3}
 
 
-@pytest.mark.parametrize(
-    ("key", "path"),
+@cases(
+    "key, path",
     [
         ("a", "$.a"),
         ("_a1", "$._a1"),

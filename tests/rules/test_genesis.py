@@ -9,6 +9,7 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
+from tests.cases import cases
 from worldledger.drafts import check_draft, effect_text
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import InvalidConfigError, InvalidNameError, ReservedKindError
@@ -47,13 +48,13 @@ def genesis(**changed: Any) -> bytes:
     return effect_text(checked, world_id="w", global_seq=1, uuid="u", sim_time=0.0, wall_time=1.0)
 
 
-@pytest.mark.parametrize("name", ["a", "0", "Game-1.pgn~2_x", "x" * 200, "9" * 200])
+@cases("name", ["a", "0", "Game-1.pgn~2_x", "x" * 200, "9" * 200])
 def test_names_that_are_allowed(name: str) -> None:
     """Letters, digits and four signs make a name, up to 200 characters."""
     assert check_world_name(name) == name
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
     [
         "",
@@ -85,13 +86,13 @@ def test_names_that_are_refused(name: str) -> None:
         NewWorld(world_id=name).checked()
 
 
-@pytest.mark.parametrize("authority", ["wall", "client", "unity", "unreal-5", "a" * 63, "x_1"])
+@cases("authority", ["wall", "client", "unity", "unreal-5", "a" * 63, "x_1"])
 def test_time_authorities_that_are_allowed(authority: str) -> None:
     """The wall clock, the client or any adapter's name is a time authority."""
     assert NewWorld(world_id="w", time_authority=authority).checked().time_authority == authority
 
 
-@pytest.mark.parametrize("authority", ["", "Wall", "worldledger", "1x", "a b", "unity\n", "a" * 64, "é"])
+@cases("authority", ["", "Wall", "worldledger", "1x", "a b", "unity\n", "a" * 64, "é"])
 def test_time_authorities_that_are_refused(authority: str) -> None:
     """Any other time authority is refused with its path."""
     with pytest.raises(InvalidConfigError) as caught:
@@ -99,8 +100,8 @@ def test_time_authorities_that_are_refused(authority: str) -> None:
     assert caught.value.details["path"] == "$.time_authority"
 
 
-@pytest.mark.parametrize(
-    ("changed", "path"),
+@cases(
+    "changed, path",
     [
         ({"config": {"a": [math.nan]}}, "$.config.a[0]"),
         ({"config": {"a": {1}}}, "$.config.a"),
@@ -122,7 +123,7 @@ def test_settings_that_could_not_be_kept_are_refused(changed: dict[str, Any], pa
     assert caught.value.details["path"] == path
 
 
-@pytest.mark.parametrize("changed", [{"experiment": ""}, {"experiment": "x" * 201}, {"colour": 1}, {"config": []}])
+@cases("changed", [{"experiment": ""}, {"experiment": "x" * 201}, {"colour": 1}, {"config": []}])
 def test_a_world_has_these_fields_and_no_others(changed: dict[str, Any]) -> None:
     """Unknown fields and labels of the wrong length are no world."""
     with pytest.raises(ValidationError):
@@ -175,8 +176,8 @@ def test_a_row_that_repeats_its_genesis_is_no_problem() -> None:
     assert genesis_problem(genesis(), columns()) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@cases(
+    "name, value",
     [
         ("world_uuid", "0" * 32),
         ("ruleset", "chess"),
@@ -202,8 +203,8 @@ def test_a_difference_is_told_in_json() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@cases(
+    "text, problem",
     [
         (genesis().replace(b'"WorldCreated"', b'"Said"'), "the first effect is 'Said'"),
         (genesis(canonical_profile="other/1"), "canonical profile 'other/1' is unknown"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidIntentError, ReservedKindError
 from worldledger.intents import KINDS, check_intent
@@ -51,7 +52,7 @@ BAD_PAYLOADS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "path", "reason"), BAD_PAYLOADS.values(), ids=BAD_PAYLOADS.keys())
+@cases("value, path, reason", BAD_PAYLOADS.values(), ids=BAD_PAYLOADS.keys())
 def test_a_payload_out_of_rule_is_refused_with_its_path(value: Any, path: str, reason: str) -> None:
     """Each kind has its payload rules, and a refusal names the value."""
     with pytest.raises(InvalidIntentError) as caught:
@@ -60,7 +61,7 @@ def test_a_payload_out_of_rule_is_refused_with_its_path(value: Any, path: str, r
     assert reason in caught.value.reason
 
 
-@pytest.mark.parametrize("kind", ["WorldCreated", "WorldTimeSet", "IntentRejected", "GenerationStarted", "ViewDigest"])
+@cases("kind", ["WorldCreated", "WorldTimeSet", "IntentRejected", "GenerationStarted", "ViewDigest"])
 def test_a_custom_intent_makes_none_of_the_service_s_effects(kind: str) -> None:
     """System kinds are refused by their name, as of a draft."""
     with pytest.raises(ReservedKindError) as caught:
@@ -68,8 +69,8 @@ def test_a_custom_intent_makes_none_of_the_service_s_effects(kind: str) -> None:
     assert caught.value.path == "$.payload.kind"
 
 
-@pytest.mark.parametrize(
-    ("sent", "kept"),
+@cases(
+    "sent, kept",
     [
         ({"to": [1, 2]}, {"to": [1.0, 2.0, 0.0]}),
         ({"position": [1, 2.5]}, {"to": [1.0, 2.5, 0.0]}),

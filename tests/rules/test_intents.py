@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.rulesets.sandboxes import after
 from worldledger.canonical import MAX_DEPTH, MAX_INT
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD, check_draft
@@ -111,7 +112,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "path", "reason"), REFUSED.values(), ids=REFUSED.keys())
+@cases("value, path, reason", REFUSED.values(), ids=REFUSED.keys())
 def test_a_field_out_of_rule_is_refused_with_its_path(value: Any, path: str, reason: str) -> None:
     """Every field has its rule; a refusal is an InvalidIntentError that names the JSON path and the reason."""
     with pytest.raises(InvalidIntentError) as caught:
@@ -148,7 +149,7 @@ def test_priority_and_schema_version_may_be_left_out() -> None:
     assert check_intent(intent(priority=0), default_priority=5).priority == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_a_checked_intent_shares_nothing_with_what_was_sent(kind: str) -> None:
     """Whatever the caller does to its own objects afterwards, and whoever is handed the Intent, changes nothing."""
     sent = intent(kind)
@@ -224,7 +225,7 @@ def test_a_payload_passes_the_gate_of_drafts(payload: dict[str, Any]) -> None:
 # -- the effect --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "becomes"), [(kind, kind) for kind in KINDS[:3]] + [("Custom", "Waved")])
+@cases("kind, becomes", [(kind, kind) for kind in KINDS[:3]] + [("Custom", "Waved")])
 def test_an_intent_asks_for_an_effect_of_its_agent(kind: str, becomes: str) -> None:
     """The draft has the intent's words; Custom names its kind in the payload, which stays as it is."""
     checked = check_intent(intent(kind))
@@ -299,8 +300,8 @@ def test_a_registration_is_an_effect_of_the_service() -> None:
     assert registration_draft("ann", spec, [])["payload"]["permissions"] == []
 
 
-@pytest.mark.parametrize(
-    ("value", "path", "reason"),
+@cases(
+    "value, path, reason",
     [
         ("submit_intent", "$.permissions", "a list of names, not a string"),
         ({"a": 1}, "$.permissions", "not an object"),
@@ -320,7 +321,7 @@ def test_permissions_are_a_list_of_names(value: Any, path: str, reason: str) -> 
     assert reason in caught.value.reason
 
 
-@pytest.mark.parametrize("weight", [0, -1, 1.0, True, "1", None, MAX_WEIGHT + 1])
+@cases("weight", [0, -1, 1.0, True, "1", None, MAX_WEIGHT + 1])
 def test_a_weight_is_a_whole_number_from_1(weight: Any) -> None:
     """Anything else is refused with its path."""
     with pytest.raises(InvalidEffectError) as caught:
@@ -329,7 +330,7 @@ def test_a_weight_is_a_whole_number_from_1(weight: Any) -> None:
     assert check_weight(MAX_WEIGHT) == MAX_WEIGHT
 
 
-@pytest.mark.parametrize("agent_id", [None, 1, "", _LONG, "a\x00", "\udfff", SERVICE_SOURCE])
+@cases("agent_id", [None, 1, "", _LONG, "a\x00", "\udfff", SERVICE_SOURCE])
 def test_an_agent_s_id_is_a_word_of_its_own(agent_id: Any) -> None:
     """An agent_id has 1 to 200 characters that can be stored, and is not the service's name."""
     with pytest.raises(InvalidEffectError) as caught:

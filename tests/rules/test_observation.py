@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.cases import cases
 from tests.rulesets.sandboxes import Said, after, effects_of
 from worldledger.deltas import ObservationDelta, merge_last_seen
 from worldledger.effects import Effect
@@ -71,8 +72,8 @@ def test_without_limits_everything_is_seen() -> None:
     assert (view.agent_id, view.view_seq, view.visible_relationships) == ("nobody", 4, {})
 
 
-@pytest.mark.parametrize(
-    ("limit", "seen"),
+@cases(
+    "limit, seen",
     [(inf, "ann bob far fog"), (50.0, "ann bob far fog"), (49.9, "ann bob fog"), (5, "ann bob fog"), (0.0, "ann fog")],
 )
 def test_the_distance_limit_holds_between_positions(limit: float, seen: str) -> None:
@@ -108,8 +109,8 @@ def test_an_agent_sees_itself() -> None:
     assert view.visible_entities == {"ann": {"position": [0.0, 0.0, 0.0]}}
 
 
-@pytest.mark.parametrize(
-    ("visibility", "shown"),
+@cases(
+    "visibility, shown",
     [
         ({}, {"hp", "mood", "position"}),
         ({"hp": False}, {"mood", "position"}),
@@ -153,8 +154,8 @@ def test_a_view_keeps_what_it_shows() -> None:
 # -- what is observed ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("effect", "near", "related"),
+@cases(
+    "effect, near, related",
     [
         (_effect("Speak", {"text": "x"}, "ann"), True, True),
         (_effect("Speak", {"text": "x"}, "bob"), True, False),
@@ -204,7 +205,7 @@ def test_an_event_is_shown_less_hidden_fields() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     "kind",
     ["EntityCreated", "EntityUpdated", "EntityRemoved", "Move", "RelationshipSet", "RelationshipRemoved", "WorldX"],
 )
@@ -310,8 +311,8 @@ class Halting(LatencyModel):
         return float(len(from_agent) + len(to_agent))
 
 
-@pytest.mark.parametrize(
-    ("model", "to_bob", "to_far", "to_fog", "to_itself"),
+@cases(
+    "model, to_bob, to_far, to_fog, to_itself",
     [
         (NoLatency(), 0.0, 0.0, 0.0, 0.0),
         (FixedLatency(2), 2.0, 2.0, 2.0, 0.0),
@@ -336,7 +337,7 @@ def test_a_delay_can_be_waited_for() -> None:
         LatencyModel().delay("a", "b", _effect("X"), _TOWN)
 
 
-@pytest.mark.parametrize("seconds", [-1, nan, inf, True, "1", None])
+@cases("seconds", [-1, nan, inf, True, "1", None])
 def test_no_model_takes_nonsense(seconds: Any) -> None:
     """Seconds are finite numbers from 0 on."""
     with pytest.raises(ValueError, match="seconds"):
@@ -348,7 +349,7 @@ def test_no_model_takes_nonsense(seconds: Any) -> None:
 # -- configuration -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@cases(
     "config",
     [
         {"distance_limit": -1},

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from worldledger.canonical import MAX_DEPTH
 from worldledger.patches import PatchError, apply_patch, diff
 from worldledger.world import state_text
@@ -19,8 +20,8 @@ from .values import GOOD_JSON, GOOD_OBJECTS, nested, same
 # -- the difference ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "patch"),
+@cases(
+    "before, after, patch",
     [
         ({"b": 1, "a": 1}, {"b": 2, "a": 2}, [("replace", "/a", 2), ("replace", "/b", 2)]),
         ({"b": 1}, {"a": 1, "c": {}}, [("add", "/a", 1), ("remove", "/b"), ("add", "/c", {})]),
@@ -92,8 +93,8 @@ def test_a_difference_shares_nothing_with_the_values() -> None:
 # -- the application -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("document", "operation", "result"),
+@cases(
+    "document, operation, result",
     [
         # RFC 6902, appendix A
         ({"foo": "bar"}, {"op": "add", "path": "/baz", "value": "qux"}, {"baz": "qux", "foo": "bar"}),
@@ -155,8 +156,8 @@ def test_operations_follow_each_other() -> None:
     assert patch == kept
 
 
-@pytest.mark.parametrize(
-    ("document", "operation", "reason"),
+@cases(
+    "document, operation, reason",
     [
         ({}, None, "an operation is an object"),
         ({}, ["op", "path"], "an operation is an object"),
@@ -219,7 +220,7 @@ def test_a_fault_is_one_error_that_names_its_operation(document: Any, operation:
     assert len(caught.value.reason) < 250
 
 
-@pytest.mark.parametrize("operations", [None, {}, "[]", 1, ({"op": "remove", "path": "/a"},)])
+@cases("operations", [None, {}, "[]", 1, ({"op": "remove", "path": "/a"},)])
 def test_a_patch_is_a_list(operations: Any) -> None:
     """Anything else is refused, and no operation is at fault."""
     with pytest.raises(PatchError, match="a patch is a list") as caught:

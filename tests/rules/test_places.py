@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from worldledger_sandbox.rules import RULESET
 
+from tests.cases import cases
 from tests.rules.observability.simulations import KEY
 from tests.rules.seeing import World, whispered
 from tests.rulesets.sandboxes import after, effects_of
@@ -41,8 +42,8 @@ _TOWN = after(_created("ann", 0.0, 0.0), _created("bob", 3.0, 4.0), _created("fa
 # -- the place of an effect ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("effect", "observed"),
+@cases(
+    "effect, observed",
     [
         (_effect("Explosion", {"position": [1000.0, 0.0, 0.0]}), False),
         (_effect("Explosion", {"position": [50, 0]}), True),
@@ -185,7 +186,7 @@ def test_the_cone_is_that_of_the_index() -> None:
 # -- private messages ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["Speak", "SpeakResponse", "MessageEmitted", "Trade"])
+@cases("kind", ["Speak", "SpeakResponse", "MessageEmitted", "Trade"])
 def test_what_is_private_is_for_source_and_target(kind: str) -> None:
     """However the others look; nothing of it stands in their views."""
     world = World(_created("ann"), _created("bob"), _created("cid"))
@@ -226,8 +227,8 @@ def test_a_private_message_is_no_part_of_the_state() -> None:
         assert refused.value.path == "$.payload.private"
 
 
-@pytest.mark.parametrize(
-    ("kind", "payload", "heard"),
+@cases(
+    "kind, payload, heard",
     [
         ("Speak", {"private": True}, ["ann"]),
         ("Trade", {"private": True}, ["ann"]),

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
+from tests.cases import cases
 from tests.rules.seeing import POLICIES, Masked
 from worldledger.canonical import canonical_json
 from worldledger.effects import Effect
@@ -149,8 +150,8 @@ def test_what_is_not_registered_cannot_be_stored(policy: ObservationPolicy) -> N
     assert "entry-point group worldledger." in said
 
 
-@pytest.mark.parametrize(
-    ("spec", "path"),
+@cases(
+    "spec, path",
     [
         (None, "$"),
         ("default", "$"),
@@ -199,7 +200,7 @@ def test_what_is_no_policy_is_refused_by_path(spec: Any, path: str) -> None:
     assert caught.value.details["path"] == path.replace("$", "$.policy", 1)
 
 
-@pytest.mark.parametrize(
+@cases(
     "spec",
     [
         {"name": "unheard-of"},
@@ -240,7 +241,7 @@ def test_a_name_and_version_stand_for_one_class() -> None:
         register_policy("test-scout", version=3)(Scout)
 
 
-@pytest.mark.parametrize(("name", "version"), [("", 1), (5, 1), ("x" * 201, 1), ("x", 0), ("x", True), ("x", "1")])
+@cases("name, version", [("", 1), (5, 1), ("x" * 201, 1), ("x", 0), ("x", True), ("x", "1")])
 def test_names_and_versions_are_checked(name: Any, version: Any) -> None:
     """A name is a text of 1 to 200 characters, a version a whole number from 1 on."""
     with pytest.raises(ValueError, match="a name of 1 to 200"):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
 from worldledger_projections.purity import COMPUTING, OUTSIDE, called, imports, prefixes
 
 import worldledger
+from tests.cases import cases
 
 #: All that the rules may import, besides themselves: of the standard library only what computes, what is installed,
 #: which is fixed while a program runs, and the pure libraries of the rulesets.
@@ -87,14 +87,14 @@ def test_the_rules_are_pure() -> None:
     assert found == allowed
 
 
-@pytest.mark.parametrize("path", _AIO_FILES, ids=[path.name for path in _AIO_FILES])
+@cases("path", _AIO_FILES, ids=[path.name for path in _AIO_FILES])
 def test_the_asyncio_primitives_do_no_io(path: Path) -> None:
     """No primitive opens anything, sleeps, or reads a clock that it was not given."""
     assert impurities(path.read_text(), aio=True) == []
 
 
-@pytest.mark.parametrize(
-    ("source", "found"),
+@cases(
+    "source, found",
     [
         ("import time", ["time"]),
         ("import os.path", ["os.path"]),
@@ -121,8 +121,8 @@ def test_impurities_are_seen(source: str, found: list[str]) -> None:
     assert impurities(source) == found
 
 
-@pytest.mark.parametrize(
-    ("source", "found"),
+@cases(
+    "source, found",
     [
         ("import asyncio, time\nasync def f(): pass", []),
         ("from worldledger.aio.tokens import CancelToken", []),

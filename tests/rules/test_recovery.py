@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from worldledger import errors
 from worldledger.errors import (
     BackpressureError,
@@ -47,9 +48,9 @@ def test_the_usual_choices() -> None:
     assert policy.handle_quota_exceeded(QUOTA) is RecoveryAction.DEFER
 
 
-@pytest.mark.parametrize("stale", STALE_CONTEXT)
-@pytest.mark.parametrize("conflict", INTENT_CONFLICT)
-@pytest.mark.parametrize("quota", QUOTA_EXCEEDED)
+@cases("stale", STALE_CONTEXT)
+@cases("conflict", INTENT_CONFLICT)
+@cases("quota", QUOTA_EXCEEDED)
 def test_a_policy_chooses_as_it_was_told(
     stale: RecoveryAction, conflict: RecoveryAction, quota: RecoveryAction
 ) -> None:
@@ -175,7 +176,7 @@ _CASES: list[tuple[SimulationError, str, RecoveryAction, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "code", "recovery", "details"), _CASES)
+@cases("error, code, recovery, details", _CASES)
 def test_an_error_says_what_happened_and_what_to_do(
     error: SimulationError, code: str, recovery: RecoveryAction, details: dict[str, Any]
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from worldledger.drafts import CheckedDraft, check_draft
 from worldledger.errors import IllegalEffectError, RecoveryAction, UnknownRulesetError
 from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset, registry
@@ -70,7 +71,7 @@ def test_a_third_partys_ruleset_is_found(third_party: str) -> None:
     assert (type(ruleset).__module__, ruleset.version) == (third_party, 7)
 
 
-@pytest.mark.parametrize("name", ["", "Sandbox", "go", "sandbox ", "../sandbox"])
+@cases("name", ["", "Sandbox", "go", "sandbox ", "../sandbox"])
 def test_an_unknown_ruleset_is_a_clear_error(name: str) -> None:
     """A name that nobody offers is an error that lists the names there are."""
     with pytest.raises(UnknownRulesetError) as caught:

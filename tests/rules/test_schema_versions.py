@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError, InvalidIntentError
 from worldledger.intents import check_intent
@@ -26,14 +27,14 @@ def intent(version: str) -> dict[str, Any]:
     return {"kind": "Speak", "payload": {"text": "hi"}, **given}
 
 
-@pytest.mark.parametrize("version", GOOD)
+@cases("version", GOOD)
 def test_semantic_versions_are_taken(version: str) -> None:
     """MAJOR.MINOR.PATCH, and perhaps a pre-release and a build."""
     assert check_draft(draft(version)).schema_version == version
     assert check_intent(intent(version)).schema_version == version
 
 
-@pytest.mark.parametrize("version", BAD)
+@cases("version", BAD)
 def test_other_versions_are_refused_with_an_example(version: str) -> None:
     """Anything else is refused with the path and an example of what is wanted, also when it comes again."""
     check_draft(draft(version), recorded=True)
@@ -48,7 +49,7 @@ def test_other_versions_are_refused_with_an_example(version: str) -> None:
         assert 'such as "1.0.0"' in not_taken.value.reason
 
 
-@pytest.mark.parametrize("version", BAD)
+@cases("version", BAD)
 def test_what_was_recorded_has_any_version(version: str) -> None:
     """Recorded drafts keep the versions that they have."""
     assert check_draft(draft(version), recorded=True).schema_version == version

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from worldledger.space import Relationship, SpatialEntity, SpatialIndex
 from worldledger.world import Point
 
@@ -88,8 +89,8 @@ def _compass() -> SpatialIndex:
     return index
 
 
-@pytest.mark.parametrize(
-    ("angle", "found"),
+@cases(
+    "angle, found",
     [
         (0, "e me"),
         (89.999, "e me"),
@@ -125,7 +126,7 @@ def test_two_numbers_are_a_point_on_the_ground() -> None:
     assert (len(index), index.position("a")) == (1, (0.0, 0.0, 9.0))
 
 
-@pytest.mark.parametrize("point", [(), (1,), (1, 2, 3, 4), (nan, 0), (inf, 0, 0), ("1", 2), None])
+@cases("point", [(), (1,), (1, 2, 3, 4), (nan, 0), (inf, 0, 0), ("1", 2), None])
 def test_what_is_no_point_is_refused(point: Any) -> None:
     """Nothing is changed then."""
     index = _compass()
@@ -147,16 +148,14 @@ def test_what_is_not_there_cannot_be_moved_or_removed() -> None:
     assert "x" not in index
 
 
-@pytest.mark.parametrize(
-    ("direction", "angle"), [((0, 0, 0), 90), ((nan, 1), 90), ((1, 0), -1), ((1, 0), 361), ((1, 0), nan)]
-)
+@cases("direction, angle", [((0, 0, 0), 90), ((nan, 1), 90), ((1, 0), -1), ((1, 0), 361), ((1, 0), nan)])
 def test_a_cone_leads_somewhere(direction: Any, angle: float) -> None:
     """A direction of no length and an angle beyond the full circle are refused."""
     with pytest.raises(ValueError, match=r"direction|point|angle"):
         _compass().entities_in_view_cone((0, 0), direction, angle, 1)
 
 
-@pytest.mark.parametrize("size", [0, -1, inf, nan])
+@cases("size", [0, -1, inf, nan])
 def test_cells_have_a_size(size: float) -> None:
     """A finite one over 0."""
     with pytest.raises(ValueError, match="cell"):

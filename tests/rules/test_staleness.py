@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.cases import cases
 from worldledger.config import OrchestratorConfig, read_config
 from worldledger.deltas import ObservationDelta
 from worldledger.effects import Effect
@@ -87,8 +88,8 @@ def test_what_is_news() -> None:
 WORLD = WorldStaleness(2, "always", None)
 
 
-@pytest.mark.parametrize(
-    ("world", "agent", "given", "expected"),
+@cases(
+    "world, agent, given, expected",
     [
         (WORLD, {}, NOT_GIVEN, (2, "always", "world")),
         (WORLD, {"staleness_threshold": None}, NOT_GIVEN, (None, "always", "agent")),

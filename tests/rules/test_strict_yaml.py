@@ -10,6 +10,8 @@ import yaml
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 from worldledger_simulation.rules.strict_yaml import MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, parse
 
+from tests.cases import cases
+
 from .values import same
 
 
@@ -33,8 +35,8 @@ def _one(text: str | bytes) -> tuple[int | None, int | None, str]:
 # -- what is read ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@cases(
+    "text, value",
     [
         ("", None),
         ("~", None),
@@ -174,8 +176,8 @@ def test_places_in_a_circle() -> None:
 # -- what is refused ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column", "words"),
+@cases(
+    "text, line, column, words",
     [
         ("", 1, 1, "this is empty"),
         ("- a\n", 1, 1, "this is a list"),
@@ -275,7 +277,7 @@ def test_a_large_text_is_not_looked_at() -> None:
         parse("a: 123", name="f", max_bytes=5)
 
 
-@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "[? "])
+@cases("opening", ["[", "{a: ", "- ", "? ", "[? "])
 def test_a_bomb_of_depth(opening: str) -> None:
     """What is nested too deep is refused where it is, however deep it goes on."""
     assert f"nested deeper than {MAX_DEPTH} levels" in _one("a:\n  " + opening * 20_000)[2]

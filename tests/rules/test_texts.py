@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from worldledger.canonical import MAX_DEPTH, check_stored_text, gate, parse_text
 from worldledger.errors import InvalidEffectError
 
@@ -67,7 +68,7 @@ NOT_PARSED: dict[str, tuple[bytes, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "path", "reason"), NOT_PARSED.values(), ids=NOT_PARSED.keys())
+@cases("text, path, reason", NOT_PARSED.values(), ids=NOT_PARSED.keys())
 def test_a_body_that_a_parser_would_bend_is_refused(text: bytes, path: str, reason: str) -> None:
     """What is not JSON, or what a common parser would silently drop, is refused with its place."""
     with pytest.raises(InvalidEffectError) as caught:
@@ -76,8 +77,8 @@ def test_a_body_that_a_parser_would_bend_is_refused(text: bytes, path: str, reas
     assert reason in caught.value.reason
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
+@cases(
+    "text, path",
     [
         (b'{"a":NaN}', "$.a"),
         (b'{"a":[-Infinity]}', "$.a[0]"),
@@ -137,8 +138,8 @@ def test_a_text_of_another_writer_of_the_profile_is_taken(value: dict[str, Any])
     assert same(check_stored_text(text), value)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@cases(
+    "text, value",
     [
         (b'{"a":1e16}', 1e16),
         (b'{"a":1e+16}', 1e16),
@@ -194,7 +195,7 @@ LINES_REFUSED: dict[str, tuple[bytes, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "path", "reason"), LINES_REFUSED.values(), ids=LINES_REFUSED.keys())
+@cases("text, path, reason", LINES_REFUSED.values(), ids=LINES_REFUSED.keys())
 def test_a_line_that_no_writer_of_the_profile_wrote_is_refused(text: bytes, path: str, reason: str) -> None:
     """A line with other keys, space or values than the profile allows is refused with its place."""
     with pytest.raises(InvalidEffectError) as caught:

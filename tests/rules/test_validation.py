@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.cases import cases
 from tests.rulesets.sandboxes import after
 from worldledger.effects import Effect, Intent
 from worldledger.errors import (
@@ -63,7 +64,7 @@ def move(**payload: Any) -> CheckedIntent:
 # -- judging -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@cases("kind", KINDS)
 def test_a_registered_agent_with_the_permissions_may_act(kind: str) -> None:
     """An intent that nothing speaks against passes, and the validator was asked what the agent said."""
     validator = Recording()
@@ -86,8 +87,8 @@ def test_an_agent_that_is_not_registered_is_unknown() -> None:
         judge_intent(check_intent(intent(agent_id="bob")), world(), validator)
 
 
-@pytest.mark.parametrize(
-    ("permissions", "lacking"),
+@cases(
+    "permissions, lacking",
     [
         (("intent:move", "intent:speak"), "submit_intent"),
         (("submit_intent", "intent:speak", "intent:custom"), "intent:move"),
@@ -128,8 +129,8 @@ def test_a_move_from_where_the_agent_is_not_is_a_conflict(start: list[float]) ->
     assert not validator.asked
 
 
-@pytest.mark.parametrize(
-    ("start", "stands"),
+@cases(
+    "start, stands",
     [
         ([1, 2, 3], (1.0, 2.0, 3.0)),
         ([1, 2], (1.0, 2.0, 0.0)),
@@ -189,7 +190,7 @@ def says(value: dict[str, Any], state: WorldState | None = None) -> bool:
     return DefaultEffectValidator().validate_intent(cast(Intent, value), WorldState() if state is None else state)
 
 
-@pytest.mark.parametrize(
+@cases(
     "payload",
     [
         {"to": [1, 2]},
@@ -206,7 +207,7 @@ def test_a_move_in_2d_or_3d_is_valid(payload: dict[str, Any]) -> None:
     assert says(said("Move", **payload))
 
 
-@pytest.mark.parametrize(
+@cases(
     "payload",
     [
         {},
@@ -248,8 +249,8 @@ def _effect(kind: str, source_id: str, **payload: Any) -> Effect:
     return cast(Effect, make_effect("w", 3, kind=kind, source_id=source_id, payload=payload))
 
 
-@pytest.mark.parametrize(
-    ("effect", "mentioned"),
+@cases(
+    "effect, mentioned",
     [
         (_effect("Speak", "ann", text="a"), True),
         (_effect("Speak", "bob", text="ann"), False),

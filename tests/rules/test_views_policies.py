@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from worldledger_sandbox.rules import Sandbox
 
+from tests.cases import cases
 from tests.rules.seeing import Personal, World, registered
 from tests.rulesets.sandboxes import Said
 from worldledger.effects import Effect
@@ -184,8 +185,8 @@ class TouchyLatency(LatencyModel):
 _BAD: Said = ("EntityCreated", {"entity_id": "bad", "entity_data": {"bad": True}, "position": [1.0, 1.0]}, "god")
 
 
-@pytest.mark.parametrize("limit", [float("inf"), 9.0])
-@pytest.mark.parametrize("policy", [TouchySees, TouchyShows, TouchyFilter, TouchyObserves, TouchyEvent, None])
+@cases("limit", [float("inf"), 9.0])
+@cases("policy", [TouchySees, TouchyShows, TouchyFilter, TouchyObserves, TouchyEvent, None])
 def test_a_policy_that_fails_turns_its_agents_out(policy: type[ObservationPolicy] | None, limit: float) -> None:
     """They are detached with what was raised; the others go on, and see what they would have seen."""
     world, alone = World(), World()

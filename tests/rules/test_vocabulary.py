@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, cast
 
-import pytest
-
+from tests.cases import cases
 from worldledger import errors
 from worldledger.effects import Effect, EventLogEntry, order_key
 from worldledger.errors import RecoveryAction, SimulationError
@@ -54,7 +53,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
     }
 
 
-@pytest.mark.parametrize("value", [0, "", False, [], "x"])
+@cases("value", [0, "", False, [], "x"])
 def test_details_keep_every_fact_but_none(value: Any) -> None:
     """An error's details leave out only what was not given."""
     assert SimulationError("no", fact=value, nothing=None).details == {"fact": value}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from worldledger import world
 from worldledger.world import STATE_PROFILE, WorldState, state_digest, state_text
 
@@ -178,7 +179,7 @@ def test_initial_states_share_nothing() -> None:
 _GOOD: dict[str, Any] = {"entities": {}, "metadata": {}, "relationships": {}, "spatial_index": {}}
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import chess
-import pytest
+
+from tests.cases import cases
 
 from .chess_worlds import Table, draft, effects, folded, moved, started
 from .counting import malformed
@@ -14,8 +15,8 @@ ENDED = draft("GameEnded", {"status": "draw", "result": "draw"})
 REJECTED = draft("MoveRejected", {})
 
 
-@pytest.mark.parametrize(
-    ("before", "bad"),
+@cases(
+    "before, bad",
     [
         ([], moved("e2e4")),
         ([], REJECTED),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import chess
-import pytest
+
+from tests.cases import cases
 
 from .chess_worlds import Table, table
 from .recorded import one
@@ -13,8 +14,8 @@ from .recorded import one
 FOOLS_MATE = ("f2f3", "e7e5", "g2g4", "d8h4")
 
 
-@pytest.mark.parametrize(
-    ("payload", "source", "path"),
+@cases(
+    "payload, source, path",
     [
         ({"player": "black"}, "arena", "$.payload.player"),
         ({"agent_id": "bo"}, "arena", "$.payload.agent_id"),
@@ -38,8 +39,8 @@ def test_the_player_or_somebody_else_for_it_moves() -> None:
     assert world.board["ply"] == 2
 
 
-@pytest.mark.parametrize(
-    ("payload", "name", "why"),
+@cases(
+    "payload, name, why",
     [
         ({"uci_notation": "e2e5"}, "uci_notation", "is not legal"),
         ({"uci_notation": "e7e5"}, "uci_notation", "is not legal"),
@@ -75,8 +76,8 @@ def test_an_ambiguous_move_is_refused_as_such() -> None:
     assert "is ambiguous" in str(world.refused("MoveMade", {"san_notation": "Nd2"}))
 
 
-@pytest.mark.parametrize(
-    ("payload", "path"),
+@cases(
+    "payload, path",
     [
         ({}, "$.payload.uci_notation"),
         ({"uci_notation": 1}, "$.payload.uci_notation"),
@@ -110,7 +111,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@cases("name", WRONG)
 def test_nothing_false_is_said_about_a_move(name: str) -> None:
     """Each field that says what the move is must be right; the message has both."""
     game = one("1. e4 d5 2. exd5 *")

@@ -8,6 +8,7 @@ import chess
 import pytest
 from worldledger_chess.rules import RULESET
 
+from tests.cases import cases
 from worldledger.errors import RecoveryAction
 
 from .chess_worlds import AGENTS, EXAMPLES, REAL, Table, draft, games_in, table
@@ -42,8 +43,8 @@ def test_all_kinds_are_decided_on_the_state() -> None:
     assert set(RULESET.handlers) == set(RULESET.checks) == RULESET.stateful
 
 
-@pytest.mark.parametrize(
-    ("payload", "rule", "path"),
+@cases(
+    "payload, rule, path",
     [
         ({}, "payload", "$.payload.white"),
         ({"white": "ana"}, "payload", "$.payload.black"),
@@ -79,8 +80,8 @@ def test_an_impossible_position_is_told_in_words() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("variant", "fen"),
+@cases(
+    "variant, fen",
     [
         (None, None),
         ("standard", "r3k2r/8/8/8/4P3/8/8/R3K2R b KQkq e3 0 1"),
@@ -118,8 +119,8 @@ def test_nothing_happens_before_the_start_or_after_the_end(kind: str, payload: A
     assert "resigned" in str(refusal)
 
 
-@pytest.mark.parametrize(
-    ("payload", "rule"),
+@cases(
+    "payload, rule",
     [
         ({}, "status"),
         ({"status": "in_progress", "result": "draw"}, "status"),
@@ -154,7 +155,7 @@ def test_what_cannot_end_a_game_that_has_just_begun(payload: Any, rule: str) -> 
         assert refusal.path == f"$.payload.{rule}"
 
 
-@pytest.mark.parametrize(
+@cases(
     "payload",
     [
         WON,
@@ -185,8 +186,8 @@ def test_checkmate_ends_the_game_for_the_side_that_gave_it() -> None:
     assert world.refused("GameEnded", DRAW).details["rule"] == "status"
 
 
-@pytest.mark.parametrize(
-    ("fen", "right", "wrong"),
+@cases(
+    "fen, right, wrong",
     [
         (STALEMATE, {"status": "stalemate", "result": "draw", "reason": "stalemate"}, DRAW),
         (BARE_KINGS, {**DRAW, "reason": "insufficient_material"}, {"status": "stalemate", "result": "draw"}),

@@ -9,6 +9,8 @@ import pytest
 from worldledger_chess.rules.pgn import RecordedGame
 from worldledger_chess.rules.positions import VARIANTS
 
+from tests.cases import cases
+
 from .chess_worlds import EXAMPLES, REAL, draft, folded, games_in, moved, started, table
 from .counting import malformed
 from .recorded import one, payloads
@@ -129,8 +131,8 @@ def test_moves_are_the_same_whether_stated_or_played(notation: str) -> None:
         assert folded(minimal(game.drafts, notation)).entities == folded(game.drafts).entities
 
 
-@pytest.mark.parametrize(
-    ("variant", "text"),
+@cases(
+    "variant, text",
     [
         ("Crazyhouse", "1. e4 d5 2. exd5 Qxd5 3. P@e4 Qe5 4. Nc3 Qxe4+ 5. Be2 *"),
         ("Atomic", "1. Nf3 f6 2. Nd4 c6 3. Ne6 h6 4. Nxd8# 1-0"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from worldledger_chess.rules.pgn import BrokenGame, RecordedGame, read_games
 
+from tests.cases import cases
 from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError
 
@@ -23,7 +24,7 @@ ODD = """
 """
 
 
-@pytest.mark.parametrize("place", [*sorted(GAMES.glob("*.pgn")), None], ids=lambda place: place and place.name)
+@cases("place", [*sorted(GAMES.glob("*.pgn")), None], ids=lambda place: place and place.name)
 def test_checked_drafts(place: Path | None) -> None:
     """They are those that `check_draft` gives of the drafts, byte for byte."""
     data = ODD.encode() if place is None else place.read_bytes()

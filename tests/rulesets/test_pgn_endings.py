@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from worldledger_chess.rules.pgn import BrokenGame
 
+from tests.cases import cases
+
 from .recorded import one, payloads, read, whole
 
 FOOLS_MATE = "1. f3 e5 2. g4 Qh4#"
@@ -24,8 +26,8 @@ def ending(tags: str, moves: str) -> tuple[str, str | None, str | None]:
     return told
 
 
-@pytest.mark.parametrize(
-    ("tags", "moves", "told"),
+@cases(
+    "tags, moves, told",
     [
         ("", f"{FOOLS_MATE} 0-1", ("checkmate", "black_wins", "checkmate")),
         ('[Termination "normal"]', f"{FOOLS_MATE} 0-1", ("checkmate", "black_wins", "checkmate")),
@@ -159,8 +161,8 @@ def test_a_result_that_cannot_be_read_leaves_the_game_unfinished_with_a_warning(
     assert game.warnings[0] == "the result 'who knows' cannot be read"
 
 
-@pytest.mark.parametrize(
-    ("result", "moves", "player", "attempted"),
+@cases(
+    "result, moves, player, attempted",
     [
         ("Illegal move (h2h4) by Stock, Bo", "1. e4", "black", "h2h4"),
         ("Illegal move by Stock, Bo", "1. e4", "black", None),
@@ -172,7 +174,7 @@ def test_a_result_that_cannot_be_read_leaves_the_game_unfinished_with_a_warning(
         ("Illegal move (e2e5) by Ana (v2)", "", "white", "e2e5"),
     ],
 )
-@pytest.mark.parametrize("behind", [True, False], ids=["behind the moves too", "in the tag only"])
+@cases("behind", [True, False], ids=["behind the moves too", "in the tag only"])
 def test_an_illegal_move_is_rejected_and_the_opponent_wins(
     result: str, moves: str, player: str, attempted: str | None, behind: bool
 ) -> None:

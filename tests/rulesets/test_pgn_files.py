@@ -10,6 +10,7 @@ import chess.pgn
 import pytest
 from worldledger_chess.rules.pgn import RecordedGame, read_games
 
+from tests.cases import cases
 from worldledger.drafts import check_draft
 
 from .recorded import payloads
@@ -76,7 +77,7 @@ def test_the_example_files_are_what_their_script_makes() -> None:
     assert texts == {path.name: path.read_text(encoding="utf-8") for path in (EXAMPLES / "games").glob("*.pgn")}
 
 
-@pytest.mark.parametrize("path", sorted((EXAMPLES / "games").glob("*.pgn")), ids=lambda path: path.stem)
+@cases("path", sorted((EXAMPLES / "games").glob("*.pgn")), ids=lambda path: path.stem)
 def test_the_example_games_end_where_python_chess_ends_them(path: Path) -> None:
     """Our reader and python-chess's agree on every last position."""
     assert [game.final_fen for game in games_of(path)] == positions_of(path)

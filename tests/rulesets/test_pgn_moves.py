@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
+
 from .recorded import one, payloads, sans, whole
 
 
@@ -102,8 +104,8 @@ def test_an_odd_position_is_played_with_a_warning() -> None:
     assert "unusual" in game.warnings[0]
 
 
-@pytest.mark.parametrize(
-    ("variant", "text", "last"),
+@cases(
+    "variant, text, last",
     [
         ("Crazyhouse", "1. e4 d5 2. exd5 Qxd5 3. P@e4 *", ["P@e4", None, "e4", "pawn"]),
         ("Atomic", "1. Nf3 f6 2. Nd4 c6 3. Ne6 h6 4. Nxd8# 1-0", ["e6d8", "e6", "d8", "knight"]),
@@ -205,8 +207,8 @@ def test_commands_in_comments_are_read_and_the_rest_of_the_comment_is_kept() -> 
     ]
 
 
-@pytest.mark.parametrize(
-    ("command", "evaluation"),
+@cases(
+    "command, evaluation",
     [
         ("0.25", {"cp": 25}),
         ("+1", {"cp": 100}),
@@ -233,8 +235,8 @@ def test_thinking_time_is_the_emt_where_there_is_one() -> None:
     assert payloads(game, "GameEnded")[0]["thinking_time_total"] == 62.6
 
 
-@pytest.mark.parametrize(
-    ("control", "times"),
+@cases(
+    "control, times",
     [
         ("300+2", [3.0, 12.0, 6.5, 5.0]),
         ("300", [1.0, 10.0, 4.5, 3.0]),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from worldledger_chess.rules.pgn import BrokenGame, RecordedGame, read_games
 
+from tests.cases import cases
 from worldledger.errors import FileRefusedError
 
 from .recorded import one, read, sans, whole
@@ -56,8 +57,8 @@ def test_white_space_inside_comments_is_kept_but_makes_no_other_game() -> None:
     assert wide.drafts[2]["payload"]["comment"] == "well,  \nwell"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
+@cases(
+    "old, new",
     [("Ana", "Anna"), ("Nc6", "Nf6"), ("well, well", "well"), ("Nc3", "d4"), ("$1", "$2"), ('"1-0"', '"0-1"')],
 )
 def test_another_tag_move_comment_or_sideline_makes_another_game(old: str, new: str) -> None:
@@ -179,8 +180,8 @@ def test_a_name_too_long_for_a_source_is_cut() -> None:
     assert len(start["payload"]["white"]) == 300
 
 
-@pytest.mark.parametrize(
-    ("middle", "reason"),
+@cases(
+    "middle, reason",
     [
         ("1. e4 e5 2. Ke3 Nc6 *", "line 11: move 2. 'Ke3' is not legal in "),
         ("1. e4 e5\n2. Nf3 Nc6 3. Ne2 *", "line 12: move 3. 'Ne2' is not legal in "),
@@ -207,8 +208,8 @@ def test_a_broken_game_is_named_and_the_others_go_in(middle: str, reason: str) -
     assert third.index == 3
 
 
-@pytest.mark.parametrize(
-    ("tags", "reason"),
+@cases(
+    "tags, reason",
     [
         ('[FEN "not a position"]', "the FEN tag cannot be read: "),
         ('[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]', "the position of the FEN tag cannot be played: "),
@@ -225,8 +226,8 @@ def test_a_position_that_cannot_be_played_breaks_the_game(tags: str, reason: str
     assert broken.reason.startswith(reason)
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
+@cases(
+    "data, reason",
     [
         (b"", "some.pgn:1: the file is empty"),
         (b" \n\n\r\n", "some.pgn:1: there is no game in the file, only blank lines"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from worldledger_sandbox.rules import RULESET
 
+from tests.cases import cases
 from worldledger.canonical import MAX_INT
 from worldledger.world import WorldState
 
@@ -22,8 +22,8 @@ def test_the_vocabulary_is_what_it_says() -> None:
 # -- entities ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("payload", "entity", "point"),
+@cases(
+    "payload, entity, point",
     [
         ({"entity_data": {}}, {}, None),
         ({"entity_data": {"hp": 1}}, {"hp": 1}, None),
@@ -77,8 +77,8 @@ def test_removing_an_unknown_entity_changes_nothing() -> None:
     assert told(after(related, ("EntityRemoved", {"entity_id": "e"}))) == told(after(related))
 
 
-@pytest.mark.parametrize(
-    ("patch", "entity"),
+@cases(
+    "patch, entity",
     [
         ([], {"hp": 1, "position": [1.0, 2.0, 0.0]}),
         ([{"op": "replace", "path": "/hp", "value": 2}], {"hp": 2, "position": [1.0, 2.0, 0.0]}),
@@ -99,8 +99,8 @@ def test_an_entity_is_patched(patch: list[Any], entity: dict[str, Any]) -> None:
 # -- movement and messages -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("payload", "mover", "position"),
+@cases(
+    "payload, mover, position",
     [
         ({"to": [1.5, 2.5, 3.5]}, "ann", [1.5, 2.5, 3.5]),
         ({"to": [1.5, 2.5, 3]}, "ann", [1.5, 2.5, 3.0]),
@@ -145,7 +145,7 @@ def test_messages_are_counted_on_their_source() -> None:
     }
 
 
-@pytest.mark.parametrize("count", ["many", None, True, 1.0, -1, [], MAX_INT])
+@cases("count", ["many", None, True, 1.0, -1, [], MAX_INT])
 def test_a_count_that_somebody_spoilt_begins_anew(count: Any) -> None:
     """Whatever an entity was created with, a message can be counted, and the number stays one that JSON keeps."""
     created: Said = ("EntityCreated", {"entity_id": "ann", "entity_data": {"message_count": count}})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from worldledger_sandbox.rules import RULESET
 
+from tests.cases import cases
 from worldledger.effects import Effect
 from worldledger.errors import TamperedError
 from worldledger.folding import Fold
@@ -54,7 +55,7 @@ MALFORMED: list[Said] = [
 ]
 
 
-@pytest.mark.parametrize("said", MALFORMED, ids=lambda said: f"{said[0]} {str(said[1])[:60]}")
+@cases("said", MALFORMED, ids=lambda said: f"{said[0]} {str(said[1])[:60]}")
 def test_what_cannot_be_read_is_counted_and_changes_nothing(said: Said) -> None:
     """A malformed effect leaves the world as it was, but for the count of such effects."""
     before = after(("EntityCreated", {"entity_id": "bob", "entity_data": {}}))
@@ -87,8 +88,8 @@ def _touched(*said: Said) -> Touched:
     return found
 
 
-@pytest.mark.parametrize(
-    ("said", "touched"),
+@cases(
+    "said, touched",
     [
         (("EntityCreated", {"entity_id": "e", "entity_data": {}}), "e"),
         (("EntityUpdated", {"entity_id": "bob", "patch": []}), "bob"),

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.cases import cases
 from tests.rules.observability.test_seen import draw, seen
 from worldledger.observability import bounds_of
 from worldledger.observability.bounds import check_bounds
@@ -94,7 +95,7 @@ def test_bounds_are_those_of_the_variables() -> None:
     assert orjson.loads(orjson.dumps(tree)) == tree
 
 
-@pytest.mark.parametrize(
+@cases(
     "tree",
     [
         [],

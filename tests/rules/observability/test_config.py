@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.cases import cases
 from worldledger.observability import (
     DefaultObservability,
     ObservabilityConfig,
@@ -69,7 +70,7 @@ def test_there_are_three_levels() -> None:
     assert ObservabilityLevel("insider") is INSIDER
 
 
-@pytest.mark.parametrize("value", ["Insider", "INSIDER", "", " insider", "all", None, 1, [], True])
+@cases("value", ["Insider", "INSIDER", "", " insider", "all", None, 1, [], True])
 def test_any_other_level_is_refused(value: Any) -> None:
     """The message has the value, and the three."""
     said = f"Invalid observability level {value!r}: it is unaware, external or insider"
@@ -138,7 +139,7 @@ def test_an_entry_of_another_length_is_refused(entry: list[Any]) -> None:
     assert said.startswith("matrix.0")
 
 
-@pytest.mark.parametrize("missing", ["observer", "target", "level", "noise"])
+@cases("missing", ["observer", "target", "level", "noise"])
 def test_every_member_of_an_entry_is_required(missing: str) -> None:
     """Noise too, though it may be null; what is unknown is refused."""
     entry = {"observer": "Agent1", "target": "Agent2", "level": "external", "noise": 0.1}
@@ -160,7 +161,7 @@ def test_noise_is_not_negative() -> None:
         DefaultObservability(level=EXTERNAL, noise=-0.5)
 
 
-@pytest.mark.parametrize("noise", [float("nan"), float("inf"), 10**400, "0.1", True, [], {}])
+@cases("noise", [float("nan"), float("inf"), 10**400, "0.1", True, [], {}])
 def test_noise_is_a_finite_number(noise: Any) -> None:
     """Texts and booleans are none."""
     for value in (
@@ -213,7 +214,7 @@ def test_members_are_required(name: str) -> None:
     assert "Extra inputs" in message(a_config(matrixx=[]))
 
 
-@pytest.mark.parametrize("value", ["true", 1, None, "yes"])
+@cases("value", ["true", 1, None, "yes"])
 def test_enabled_is_a_boolean(value: Any) -> None:
     """And nothing that might mean one."""
     assert message(a_config(enabled=value)).startswith("enabled: ")

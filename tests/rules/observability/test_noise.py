@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import worldledger.observability
+from tests.cases import cases
 from worldledger.observability import Draws, noise_of
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -38,7 +39,7 @@ def plainly(*parts: Any) -> float:
     return (total - 16 * 32767.5) * (0.8660254037844386 / 65536)
 
 
-@pytest.mark.parametrize(("parts", "draw"), VECTORS)
+@cases("parts, draw", VECTORS)
 def test_draws_are_those_that_were_recorded(parts: tuple[str, str, str, str, int], draw: float) -> None:
     """Test vectors; the plain way gives the same."""
     assert noise_of(*parts) == draw

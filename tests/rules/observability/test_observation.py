@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from tests.cases import cases
 from tests.rules.observability.simulations import (
     AGENT,
     AGENT_VALUES,
@@ -119,8 +120,8 @@ def test_without_observability_everything_is_seen_exactly(config: ObservabilityC
     assert seen.model_dump() == {**state.model_dump(), "reasoning_chains": []}
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-@pytest.mark.parametrize("level", ["external", "insider"])
+@cases("noise", [0.0, 0.1])
+@cases("level", ["external", "insider"])
 def test_nothing_is_shared_with_the_truth(level: str, noise: float) -> None:
     """Whatever an observer does with its observation."""
     state = a_state(agents={"Bob": {"plan": [1], "past": [[1.0]], "stock": {"1": 1.0}}})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.cases import cases
 from tests.rules.observability.simulations import AGENT_VARS, GLOBAL_VARS, KEY, a_config, a_state, world_of
 from tests.rules.seeing import World, registered
 from worldledger.errors import InvalidPolicyError
@@ -71,8 +72,8 @@ def test_without_observability_everything_is_seen(config: Any) -> None:
     policy.check_usable()
 
 
-@pytest.mark.parametrize(
-    ("config", "path"),
+@cases(
+    "config, path",
     [
         ({"targets": []}, "$.config.targets"),
         ({"targets": {"Bob": "external"}}, "$.config.targets"),
@@ -181,7 +182,7 @@ def test_relationships_with_whom_one_is_not_aware_of_are_hidden() -> None:
     assert policy.filter_world_state(world.views.fold.state, "ann").visible_relationships == {"ann": ["bob"]}
 
 
-@pytest.mark.parametrize(("turn", "drawn"), [(7, 7), (0, 0), (None, 0), (True, 0), (1.0, 0), ("1", 0), (..., 0)])
+@cases("turn, drawn", [(7, 7), (0, 0), (None, 0), (True, 0), (1.0, 0), ("1", 0), (..., 0)])
 def test_noise_changes_with_the_turn(turn: Any, drawn: int) -> None:
     """What is no whole number is turn 0, as in a world without turns."""
     world = a_world()

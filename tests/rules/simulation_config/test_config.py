@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from worldledger_simulation.rules.config import AgentConfig, SimulationConfig, SimulationSettings
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
+from tests.cases import cases
 from worldledger.errors import InvalidConfigError
 from worldledger.genesis import NewWorld
 from worldledger.variables import VariableDefinition
@@ -132,8 +133,8 @@ for _ in range(5000):
     _DEEP = [_DEEP]
 
 
-@pytest.mark.parametrize(
-    ("value", "path", "words"),
+@cases(
+    "value, path, words",
     [
         (None, "", "must be a mapping, not null"),
         ([], "", "must be a mapping, not a list"),

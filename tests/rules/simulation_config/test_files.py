@@ -9,6 +9,7 @@ import pytest
 from worldledger_simulation.rules.config import load_config
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
+from tests.cases import cases
 from worldledger.errors import CircularSchemaError, FileRefusedError, dotted
 
 from .reading import MARKET, problems, read, refusal
@@ -229,8 +230,8 @@ def test_a_schema_that_contains_itself() -> None:
     assert error.problems[2].path == ("state_variables", "global_vars", "price", "max")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "path"),
+@cases(
+    "old, new, path",
     [
         ("parameters: {model", "parameters: &p {me: *p, model", "engine.parameters.me"),
         ("state: {gold", "state: &s {notes: *s, gold", "agents[1].state.notes"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.cases import cases
 
 from .reading import problems, read
 
@@ -104,7 +104,7 @@ _RULES = [
 ]
 
 
-@pytest.mark.parametrize(("definition", "path", "words"), _RULES)
+@cases("definition, path, words", _RULES)
 def test_rules_of_variables(definition: str, path: str, words: str) -> None:
     """A definition that breaks a rule is told at its line, by the path of what breaks it."""
     found = problems(_VARIABLES + f"      {definition}\n")
@@ -131,13 +131,13 @@ _GOOD = [
 ]
 
 
-@pytest.mark.parametrize("definition", _GOOD)
+@cases("definition", _GOOD)
 def test_good_definitions(definition: str) -> None:
     """Good definitions are read, and begin with their defaults."""
     assert "v" in read(_VARIABLES + f"      {definition}\n").initial_agents()["A"]
 
 
-@pytest.mark.parametrize("name", ["_x", "1x", "a b", "", "'a.b'", "x" * 201, "name"])
+@cases("name", ["_x", "1x", "a b", "", "'a.b'", "x" * 201, "name"])
 def test_names_of_variables(name: str) -> None:
     """A variable has the name of an attribute, and none that stands for something else."""
     ((line, _, _),) = problems(
@@ -178,8 +178,8 @@ def test_good_observability() -> None:
     assert read(_OBSERVED.replace("[Agent1, Agent2, external, 0.2]", entry)) == config
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "path", "words"),
+@cases(
+    "old, new, line, path, words",
     [
         ("insider, 0.0", "Insider, 0.0", 15, ".matrix[0][2]", "Invalid observability level 'Insider'"),
         ("level: unaware", "level: blind", 18, ".default.level", "Invalid observability level 'blind'"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cases import cases
 from worldledger.errors import CircularSchemaError, InvalidDefinitionError
 from worldledger.variables import VariableDefinition, check_definitions
 
@@ -66,8 +67,8 @@ def test_a_yaml_alias_can_close_a_cycle() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "edge", "fields"),
+@cases(
+    "kind, edge, fields",
     [
         ({"type": "list"}, "item_type", "L.item_type -> L"),
         ({"type": "dict", "key_type": "str"}, "value_type", "L.value_type -> L"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from worldledger.errors import InvalidDefinitionError
 from worldledger.variables import (
     VariableDefinition,
@@ -27,8 +28,8 @@ def _definition(raw: dict[str, Any]) -> VariableDefinition:
     return check_definitions({"x": raw})["x"]
 
 
-@pytest.mark.parametrize(
-    ("raw", "default"),
+@cases(
+    "raw, default",
     [
         ({"type": "float", "default": 5}, 5.0),
         ({"type": "int", "default": "5"}, 5),
@@ -78,7 +79,7 @@ def test_a_default_is_given_or_composed(raw: dict[str, Any], default: Any) -> No
     assert json.dumps(dump_state(create_global_state_model({"x": definition})())) == json.dumps({"x": default})
 
 
-@pytest.mark.parametrize(
+@cases(
     "raw",
     [
         {"type": "int"},
@@ -99,8 +100,8 @@ def test_a_value_is_required_where_there_is_no_default(raw: dict[str, Any]) -> N
         create_global_state_model({"x": definition})()
 
 
-@pytest.mark.parametrize(
-    ("raw", "path", "message"),
+@cases(
+    "raw, path, message",
     [
         ({"type": "float", "max": 1, "default": 2}, "default", "Input should be less than or equal to 1"),
         ({"type": "float", "default": float("nan")}, "default", "not a finite number"),

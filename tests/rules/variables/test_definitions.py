@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from worldledger.errors import InvalidDefinitionError
 from worldledger.variables import check_definitions
 
@@ -38,8 +39,8 @@ def problems(raw: Any, where: str = "agent_vars") -> list[tuple[str, str]]:
     return [(".".join(map(str, found.path[1:])), found.message) for found in caught.value.problems]
 
 
-@pytest.mark.parametrize(
-    ("raw", "path", "message"),
+@cases(
+    "raw, path, message",
     [
         # What a definition is
         (5, "x", "a definition is a mapping with a type, such as {type: int, default: 0}"),
@@ -193,8 +194,8 @@ def test_a_broken_rule_is_told(raw: Any, path: str, message: str | None) -> None
         assert found[0][1] == message
 
 
-@pytest.mark.parametrize(
-    ("kind", "most", "what"),
+@cases(
+    "kind, most, what",
     [
         ("dict", 4, "dict"),
         ("schema", 4, "dict"),
@@ -244,14 +245,14 @@ def test_all_problems_are_told_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["", "_x", "__class__", "a b", "1a", "a-b", "a" * 201, 5, None, ("a",)])
+@cases("name", ["", "_x", "__class__", "a b", "1a", "a-b", "a" * 201, 5, None, ("a",)])
 def test_a_name_is_an_identifier(name: Any) -> None:
     """Anything else is refused, of variables and of fields."""
     assert len(problems({name: FLOAT})) == 1
     assert len(problems({"x": {"type": "object", "schema": {name: FLOAT}}})) == 1
 
 
-@pytest.mark.parametrize("name", ["a", "größe", "名前", "class", "None", "a" * 200, "model_dump", "self"])
+@cases("name", ["a", "größe", "名前", "class", "None", "a" * 200, "model_dump", "self"])
 def test_an_identifier_is_a_name(name: str) -> None:
     """Letters of any script, keywords, and what Pydantic has as well."""
     assert list(check_definitions({name: FLOAT})) == [name]
@@ -271,7 +272,7 @@ def test_where_may_be_a_way() -> None:
         check_definitions({"name": FLOAT}, ("state_variables", "agent_vars"))
 
 
-@pytest.mark.parametrize("raw", [[], "x", None, 5])
+@cases("raw", [[], "x", None, 5])
 def test_variables_are_a_mapping(raw: Any) -> None:
     """Anything else is refused as a whole."""
     assert problems(raw) == [("", "variables are a mapping of names to definitions")]

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from tests.cases import cases
 from worldledger.variables import (
     check_definitions,
     create_agent_state_model,
@@ -25,7 +26,7 @@ def _same(value: Any, other: Any) -> bool:
     return json.dumps(value) == json.dumps(other)  # 0 and 0.0 are two values
 
 
-@pytest.mark.parametrize("title", EXAMPLES)
+@cases("title", EXAMPLES)
 def test_an_example_is_accepted_with_its_default(title: str) -> None:
     """It is read as written, and the state without values is the default, exactly typed."""
     text, expected = EXAMPLES[title]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.cases import cases
 from worldledger.errors import InvalidDefinitionError
 from worldledger.variables import (
     ObjectState,
@@ -46,8 +47,8 @@ def refused(raw: dict[str, Any], value: Any) -> list[tuple[Any, ...]]:
 # -- coercion ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("raw", "value", "found"),
+@cases(
+    "raw, value, found",
     [
         (POINT, [1, 2.5], (1.0, 2.5)),  # JSON array -> tuple
         (INVENTORY, {"food": 1.5}, {"food": 1.5}),  # JSON object -> dict
@@ -68,8 +69,8 @@ def test_values_are_coerced_as_documented(raw: dict[str, Any], value: Any, found
     assert repr(read(raw, value)) == repr(found)
 
 
-@pytest.mark.parametrize(
-    ("raw", "value", "path", "message"),
+@cases(
+    "raw, value, path, message",
     [
         ({"type": "int"}, "many", (), "Input should be a valid integer, unable to parse string as an integer"),
         ({"type": "int"}, 1.5, (), "Input should be a valid integer, got a number with a fractional part"),
@@ -118,8 +119,8 @@ def test_a_refusal_names_the_way_and_the_reason(raw: dict[str, Any], value: Any,
 # -- sizes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("raw", "build", "most", "message"),
+@cases(
+    "raw, build, most, message",
     [
         (
             {"type": "list", "item_type": "int"},
@@ -201,8 +202,8 @@ def test_each_problem_has_a_line() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("loc", "text"),
+@cases(
+    "loc, text",
     [
         (("agents", "Trader_1", "inventory", "food"), "agents[Trader_1].inventory.food"),
         (("x", 0, "y"), "x[0].y"),

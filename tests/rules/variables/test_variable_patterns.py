@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from worldledger.errors import InvalidDefinitionError
 from worldledger.variables import check_definitions, create_global_state_model
 from worldledger.variables.patterns import PatternError, translate
@@ -24,8 +25,8 @@ def matches(pattern: str, text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("pattern", "good", "bad"),
+@cases(
+    "pattern, good, bad",
     [
         ("^[A-Za-z][A-Za-z0-9_]{2,19}$", ["Agent_1", "abc"], ["ab", "1abc", "a" * 21, "Agent_1\n", " Agent_1", "é_1"]),
         ("a|bc", ["a", "bc"], ["ac", "abc", "b", ""]),
@@ -61,8 +62,8 @@ def test_a_pattern_means_what_it_means_in_python(pattern: str, good: list[str], 
     assert [text for text in good + bad if re.fullmatch(pattern, text)] == good
 
 
-@pytest.mark.parametrize(
-    ("pattern", "reason"),
+@cases(
+    "pattern, reason",
     [
         ("(?=a)a", "look-ahead is not supported"),
         ("(?!a)b", "look-ahead is not supported"),
@@ -159,7 +160,7 @@ def test_no_pattern_takes_exponential_time() -> None:
     assert not matches("(a|a)*(a|aa)+b", "a" * 10_000)
 
 
-@pytest.mark.parametrize("pattern", ["a{1000}", ".{666}", r"\w{200}", r"\d{222}", "a{999,}", "a" * 1000])
+@cases("pattern", ["a{1000}", ".{666}", r"\w{200}", r"\d{222}", "a{999,}", "a" * 1000])
 def test_the_largest_patterns(pattern: str) -> None:
     """A repetition is as large as what it repeats and one more, as often as that is written out: 2000 units in all."""
     assert not matches(pattern, "b" * 2000)

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 from worldledger_chess.rules import Agent, AgentSpec, AgentStats
 from worldledger_chess.rules.agents import MAX_PROMPT, code_in
 
+from tests.cases import cases
+
 STATS: dict[str, Any] = {
     "games_played": 10,
     "games_won": 6,
@@ -77,7 +79,7 @@ BAD_SETTINGS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("changes", [{}, *GOOD_SETTINGS])
+@cases("changes", [{}, *GOOD_SETTINGS])
 def test_what_is_an_agent(changes: dict[str, Any]) -> None:
     """A plain example and its like; so are the settings alone."""
     agent = Agent(**{**AGENT, **changes})
@@ -87,7 +89,7 @@ def test_what_is_an_agent(changes: dict[str, Any]) -> None:
     assert Agent.of(spec).stats == AgentStats.from_counts()
 
 
-@pytest.mark.parametrize(("changes", "named"), BAD_SETTINGS)
+@cases("changes, named", BAD_SETTINGS)
 def test_what_is_no_agent(changes: dict[str, Any], named: str) -> None:
     """Each field in its bounds, in the agent and in the settings."""
     with pytest.raises(ValidationError, match=named):
@@ -96,7 +98,7 @@ def test_what_is_no_agent(changes: dict[str, Any], named: str) -> None:
         AgentSpec(**{name: value for name, value in {**AGENT, **changes}.items() if name != "stats"})
 
 
-@pytest.mark.parametrize("name", list(AGENT))
+@cases("name", list(AGENT))
 def test_the_documented_fields_are_needed(name: str) -> None:
     """An Agent has all of them."""
     with pytest.raises(ValidationError, match=name):
@@ -120,7 +122,7 @@ def test_settings_may_be_left_out() -> None:
         AgentSpec.model_validate({})
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "```python\nprint(1)\n```",
@@ -142,7 +144,7 @@ def test_instructions_to_run_code_are_seen(text: str) -> None:
     assert code_in(text.upper()) or "`" in text
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "",
@@ -156,7 +158,7 @@ def test_instructions_to_play_are_none(text: str) -> None:
     assert code_in(text) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
     [
         {},
@@ -171,8 +173,8 @@ def test_what_stats_can_be(changes: dict[str, Any]) -> None:
     assert AgentStats.model_validate_json(stats.model_dump_json()) == stats
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
+@cases(
+    "changes, named",
     [
         *[({name: -1}, name) for name in STATS],
         *[({name: "1"}, name) for name in STATS],
@@ -192,7 +194,7 @@ def test_what_stats_cannot_be(changes: dict[str, Any], named: str) -> None:
         AgentStats(**{**STATS, **changes})
 
 
-@pytest.mark.parametrize("name", list(STATS))
+@cases("name", list(STATS))
 def test_all_stats_are_needed(name: str) -> None:
     """None is left out."""
     with pytest.raises(ValidationError, match=name):

@@ -11,6 +11,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from worldledger_chess.rules import BoardState, board_of, is_uci, read_fen, replayed, tensor_of
 
+from tests.cases import cases
 from tests.rulesets.chess_worlds import draft, folded, moved, started, table
 
 AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
@@ -74,8 +75,8 @@ def test_json_and_back() -> None:
     assert (schema["minItems"], schema["items"]["minItems"], schema["items"]["items"]["minItems"]) == (8, 8, 12)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
+@cases(
+    "changes, named",
     [
         ({"fen": "startpos"}, "FEN"),
         ({"fen": AFTER_E4.replace("e3", "-")}, "en_passant_square"),
@@ -147,8 +148,8 @@ def test_checkmate_needs_check_and_stalemate_none() -> None:
             BoardState.model_validate(values(fen, **changes))
 
 
-@pytest.mark.parametrize(
-    ("fen", "named"),
+@cases(
+    "fen, named",
     [
         ("", "cannot be read"),
         ("startpos", "cannot be read"),
@@ -183,8 +184,8 @@ def test_the_clock_goes_on_to_seventy_five_moves(fen: str, clock: int) -> None:
     assert BoardState.model_validate(values(fen)).halfmove_clock == clock
 
 
-@pytest.mark.parametrize(
-    ("moves", "square"),
+@cases(
+    "moves, square",
     [
         (["e2e4"], "e3"),
         (["e2e4", "d7d5"], "d6"),
@@ -242,13 +243,13 @@ def test_a_null_move_leaves_a_position() -> None:
     assert (board.en_passant_square, board.fullmove_number) == (None, 2)
 
 
-@pytest.mark.parametrize("text", ["e2e4", "a7a8q", "h2h1n", "e1e1"])
+@cases("text", ["e2e4", "a7a8q", "h2h1n", "e1e1"])
 def test_what_has_the_form_of_uci(text: str) -> None:
     """Two squares, and what a pawn becomes."""
     assert is_uci(text)
 
 
-@pytest.mark.parametrize("text", ["", "e4", "e2e9", "i2i4", "e7e8k", "e7e8Q", "E2E4", "e2e4\n", " e2e4", "0000", "O-O"])
+@cases("text", ["", "e4", "e2e9", "i2i4", "e7e8k", "e7e8Q", "E2E4", "e2e4\n", " e2e4", "0000", "O-O"])
 def test_what_has_not(text: str) -> None:
     """Neither SAN, nor a null move, nor anything beside it."""
     assert not is_uci(text)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import chess
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_chess.rules import automatic_end, replayed, resignation, timed_out
 from worldledger_chess.rules.endings import Player, Reason
 
+from tests.cases import cases
 from tests.rulesets.chess_worlds import table
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
@@ -18,8 +18,8 @@ SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
 ROOK = "7k/8/8/8/8/8/8/KR6 w - - {clock} 80"
 
 
-@pytest.mark.parametrize(
-    ("moves", "ending"),
+@cases(
+    "moves, ending",
     [
         ([], None),
         (["f2f3", "e7e5", "g2g4"], None),
@@ -37,8 +37,8 @@ def test_ends_from_the_usual_position(moves: list[str], ending: tuple[str, str, 
     assert (found and (found.status, found.result, found.reason)) == ending
 
 
-@pytest.mark.parametrize(
-    ("fen", "ending"),
+@cases(
+    "fen, ending",
     [
         ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", ("stalemate", "draw", "stalemate")),
         ("7k/8/6K1/8/8/8/8/8 b - - 0 1", ("draw", "draw", "insufficient_material")),
@@ -81,8 +81,8 @@ def test_giving_up() -> None:
     assert resignation("black").reason == "resignation"
 
 
-@pytest.mark.parametrize(
-    ("fen", "loser", "ending"),
+@cases(
+    "fen, loser, ending",
     [
         (chess.STARTING_FEN, "white", ("timeout", "black_wins", "timeout")),
         (chess.STARTING_FEN, "black", ("timeout", "white_wins", "timeout")),

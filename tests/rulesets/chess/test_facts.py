@@ -6,11 +6,12 @@ from typing import Any
 
 import chess
 import chess.variant
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from worldledger_chess.rules.moves import FIELDS, play_move
 from worldledger_chess.rules.positions import VARIANTS, position
+
+from tests.cases import cases
 
 
 def told(board: chess.Board, move: chess.Move) -> dict[str, Any]:
@@ -46,8 +47,8 @@ def test_the_facts_of_a_move_are_those_of_the_board(data: st.DataObject) -> None
         assert made.keys() == {field.name for field in FIELDS}
 
 
-@pytest.mark.parametrize(
-    ("fen", "uci"),
+@cases(
+    "fen, uci",
     [
         ("4k3/P7/8/8/8/8/8/R3K3 w Q - 0 1", "a7a8n"),
         ("1r2k3/P7/8/8/8/8/8/R3K3 w Q - 0 1", "a7b8q"),

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 from worldledger_chess.rules import Agent, AgentSpec, BoardState, Game, GameSession
 
+from tests.cases import cases
 from tests.rulesets.chess_worlds import EXAMPLES, draft, effects, folded, games_in, moved, started, table
 from tests.rulesets.recorded import one
 
@@ -85,8 +86,8 @@ def test_every_recorded_game_of_the_examples_is_one() -> None:
         assert (game.status, game.result, game.reason) == (recorded.status, recorded.result, recorded.reason)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
+@cases(
+    "changes, named",
     [
         ({"game_id": ""}, "game_id"),
         ({"game_id": "no such name"}, "game_id"),
@@ -118,8 +119,8 @@ def test_what_is_no_game_in_progress(changes: dict[str, Any], named: str) -> Non
         Game.model_validate(values(*TWO_MOVES, **changes))
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
+@cases(
+    "changes, named",
     [
         ({"result": None}, "result"),
         ({"result": "draw"}, "result"),
@@ -152,7 +153,7 @@ def test_what_must_be_on_the_board(changes: dict[str, Any]) -> None:
         Game.model_validate(values(*TWO_MOVES, ended_at="2025-10-25T10:00:00Z", **changes))
 
 
-@pytest.mark.parametrize(
+@cases(
     "ending",
     [
         {"status": "draw", "result": "draw", "reason": "agreement"},
@@ -214,15 +215,15 @@ def session(**changes: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("changes", [{}, {"websocket_connections": 0}, {"is_active": False}, {"game_id": "a-game"}])
+@cases("changes", [{}, {"websocket_connections": 0}, {"is_active": False}, {"game_id": "a-game"}])
 def test_what_is_a_session(changes: dict[str, Any]) -> None:
     """A plain example, with a count for the sockets; nobody need watch."""
     found = GameSession.model_validate(session(**changes))
     assert GameSession.model_validate_json(found.model_dump_json()) == found
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
+@cases(
+    "changes, named",
     [
         ({"session_id": "1"}, "UUID"),
         ({"session_id": "7c9e6679-7425-10de-944b-e07fc1f90ae7"}, "UUID"),

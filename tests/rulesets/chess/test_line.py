@@ -11,6 +11,8 @@ import pytest
 from worldledger_chess.rules.movetext import Line
 from worldledger_chess.rules.notation import fen_of, push
 
+from tests.cases import cases
+
 #: Castling, pins, promotions and passed pawns at hand; many queens and knights to one square; kings alone.
 STARTS = (
     chess.STARTING_FEN,
@@ -39,7 +41,7 @@ def told(board: chess.Board, move: chess.Move) -> tuple[str, str, str]:
     return board.uci(move), board.san_and_push(move), board.fen()
 
 
-@pytest.mark.parametrize("start", [*STARTS, *(chess.Board.from_chess960_pos(n).fen() for n in (0, 518, 777, 959))])
+@cases("start", [*STARTS, *(chess.Board.from_chess960_pos(n).fen() for n in (0, 518, 777, 959))])
 def test_a_game_is_the_same_move_by_move(start: str) -> None:
     """Whatever is played, and however it is written: the same moves, notations, positions and ends."""
     pick = random.Random(start)
@@ -86,7 +88,7 @@ def test_what_is_no_legal_move_changes_nothing(start: str, thorough: bool) -> No
         board.push(move)
 
 
-@pytest.mark.parametrize("variant", [chess.Board, *chess.variant.VARIANTS])
+@cases("variant", [chess.Board, *chess.variant.VARIANTS])
 def test_notations_in_all_variants(variant: type[chess.Board]) -> None:
     """UCI, SAN and FEN of any variant are python-chess's; only standard chess can be a Line."""
     pick = random.Random(variant.__name__)

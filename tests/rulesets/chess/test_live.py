@@ -9,6 +9,7 @@ import orjson
 import pytest
 from worldledger_chess.rules import RULESET, BoardState, LiveConfig
 
+from tests.cases import cases
 from tests.rulesets.chess_worlds import started
 from tests.rulesets.counting import malformed
 from worldledger.canonical import gate
@@ -83,7 +84,7 @@ def test_what_is_left_out() -> None:
     gate(config, path="$.config", level=3)
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
     [
         {"game_id": "550e8400-e29b-41d4-a716-446655440000", "experiment": "a study"},
@@ -108,7 +109,7 @@ def test_what_a_live_game_can_be(changes: dict[str, Any]) -> None:
     assert opened({"live": {**TWO, **changes}}).entities["board"]["status"] == "in_progress"
 
 
-@pytest.mark.parametrize("config", [{}, {"rated": True}, {"live": None}, {"lives": 9}])
+@cases("config", [{}, {"rated": True}, {"live": None}, {"lives": 9}])
 def test_other_worlds_are_as_free_as_before(config: dict[str, Any]) -> None:
     """Any other configuration stays as it is, and nothing begins by itself."""
     assert LiveConfig.of(config) is None
@@ -116,8 +117,8 @@ def test_other_worlds_are_as_free_as_before(config: dict[str, Any]) -> None:
     assert list(RULESET.opening(config, world_uuid="0" * 32)) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "path", "told"),
+@cases(
+    "changes, path, told",
     [
         ({"white": None}, "$.config.live.white", "an object"),
         ({"white": "ana"}, "$.config.live.white", "an object"),
@@ -176,7 +177,7 @@ def test_what_a_live_game_cannot_be(changes: dict[str, Any], path: str, told: st
     assert any(word in str(error) for word in told.split("|"))
 
 
-@pytest.mark.parametrize("value", [[], "chess", 1, True])
+@cases("value", [[], "chess", 1, True])
 def test_live_is_an_object(value: Any) -> None:
     """Anything else is refused by its path."""
     assert refused({"live": value}).details["path"] == "$.config.live"

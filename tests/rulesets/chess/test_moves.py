@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 from worldledger_chess.rules import Move, move_errors, moves_of, read_fen
 
+from tests.cases import cases
 from tests.rulesets.chess_worlds import EXAMPLES, draft, effects, games_in, moved, started
 from tests.rulesets.recorded import one
 
@@ -46,7 +47,7 @@ CAPTURE = {"from_square": "e4", "to_square": "d5", "uci_notation": "e4d5", "san_
 KNIGHT = {"from_square": "g1", "to_square": "f3", "piece": "knight", "uci_notation": "g1f3", "san_notation": "Nf3"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
     [
         {},
@@ -71,8 +72,8 @@ def test_what_is_a_move(changes: dict[str, Any]) -> None:
     assert Move.model_validate_json(move.model_dump_json()) == move
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
+@cases(
+    "changes, named",
     [
         ({"from_square": "e9"}, "from_square"),
         ({"from_square": None}, "from_square"),
@@ -129,15 +130,15 @@ def test_what_is_no_move(changes: dict[str, Any], named: str) -> None:
         Move(**{**E4, **changes})
 
 
-@pytest.mark.parametrize("name", [name for name in E4 if name != "promotion_piece"])
+@cases("name", [name for name in E4 if name != "promotion_piece"])
 def test_the_documented_fields_are_needed(name: str) -> None:
     """All but the piece that a pawn becomes."""
     with pytest.raises(ValidationError, match=name):
         Move(**{field: value for field, value in E4.items() if field != name})
 
 
-@pytest.mark.parametrize(
-    ("changes", "fen", "errors"),
+@cases(
+    "changes, fen, errors",
     [
         ({}, chess.STARTING_FEN, []),
         (CASTLING, "4k3/8/8/8/8/8/8/4K2R w K - 0 1", []),

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
 import worldledger_chess
 from worldledger_chess.rules.moves import FIELDS
 
+from tests.cases import cases
 from tests.shipping.project import ROOT
 
 MOST: Final = 3
@@ -68,7 +68,7 @@ def words_of(path: Path) -> set[str]:
         return {token.string.strip("\"'") for token in tokenize.tokenize(file.readline) if token.type in kinds}
 
 
-@pytest.mark.parametrize("name", FOLLOWED)
+@cases("name", FOLLOWED)
 def test_a_field_of_a_move_stands_in_three_files_at_most(name: str) -> None:
     """In the table with who fills it; where it has one, in the view's numbered SQL; and where a rule is about it."""
     assert name in {field.name for field in FIELDS}

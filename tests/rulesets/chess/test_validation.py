@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_chess.rules import BoardState, Game, validate_game_state
 
+from tests.cases import cases
 from tests.rulesets.chess_worlds import EXAMPLES, draft, effects, folded, games_in, moved, started
 from tests.rulesets.recorded import one
 
@@ -25,7 +26,7 @@ def game_of(*drafts: Any) -> Game:
     return Game.of(folded(drafts), effects(drafts), game_id="g")
 
 
-@pytest.mark.parametrize(
+@cases(
     "drafts",
     [
         [started()],
@@ -62,8 +63,8 @@ def test_logs_of_other_games(text: str, errors: list[str]) -> None:
     assert validate_game_state(effects(one(text).drafts)) == errors
 
 
-@pytest.mark.parametrize(
-    ("drafts", "errors"),
+@cases(
+    "drafts, errors",
     [
         ([], ["The game has not started"]),
         ([moved("e2e4")], ["MoveMade 1 comes before the game has started", "The game has not started"]),
@@ -121,8 +122,8 @@ def test_what_follows_an_illegal_move_is_not_compared() -> None:
     assert found == ["Illegal move in history: e2e4"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "error"),
+@cases(
+    "changes, error",
     [
         ({"current_turn": "black"}, "Turn mismatch: even moves should be white's turn"),
         ({"board_state": BoardState.from_fen(chess.STARTING_FEN)}, "Board state doesn't match move history"),

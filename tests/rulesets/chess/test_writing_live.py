@@ -8,6 +8,7 @@ import pytest
 from worldledger_chess.rules.gamelog import GameLog
 from worldledger_chess.rules.writing import pgn_of, write_game
 
+from tests.cases import cases
 from tests.rulesets.chess_worlds import draft, effects, moved, started
 from tests.rulesets.recorded import one, payloads
 from worldledger.errors import SimulationError
@@ -49,8 +50,8 @@ def test_a_game_that_was_played_here() -> None:
     assert [move["thinking_time"] for move in payloads(back)] == [2.34, None, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("status", "result", "reason"),
+@cases(
+    "status, result, reason",
     [
         ("draw", "draw", "agreement"),
         ("draw", "draw", "threefold_repetition"),
@@ -73,7 +74,7 @@ def test_an_end_that_was_made_here_is_read_back(status: str, result: str, reason
     assert payloads(back, "GameStarted")[0]["white"] == "A. Na"
 
 
-@pytest.mark.parametrize(
+@cases(
     "start",
     [
         {},

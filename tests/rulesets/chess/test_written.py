@@ -11,6 +11,7 @@ import pytest
 from worldledger_chess.rules import RULESET, Move
 from worldledger_chess.rules.moves import FACTS, play_move
 
+from tests.cases import cases
 from tests.rulesets.chess_worlds import Table, draft, effects, started, table
 from tests.rulesets.recorded import one
 from worldledger.chain import StoredEffect
@@ -42,8 +43,8 @@ def test_a_move_is_written_whole() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("fen", "variant", "uci", "facts"),
+@cases(
+    "fen, variant, uci, facts",
     [
         (None, None, "g1f3", {"piece": "knight", "san_notation": "Nf3"}),
         ("4k3/8/8/8/8/8/8/4K2R w K - 0 1", None, "e1g1", {"is_castling": True, "san_notation": "O-O"}),
@@ -81,7 +82,7 @@ def test_what_the_draft_says_besides_is_kept() -> None:
     assert (null["player"], null["fen"][:8], null["thinking_time"]) == ("white", "rnbqkbnr", None)
 
 
-@pytest.mark.parametrize("loose", ["Nf3", "Ngf3", "Ng1f3", "Nf3+"])
+@cases("loose", ["Nf3", "Ngf3", "Ng1f3", "Nf3+"])
 def test_a_loose_san_is_written_as_it_should_be(loose: str) -> None:
     """As python-chess writes it, where there is no UCI beside it."""
     assert table().ask("MoveMade", {"san_notation": loose})["san_notation"] == "Nf3"
@@ -129,8 +130,8 @@ def test_the_same_request_is_known_again(kind: str, payload: Any) -> None:
     assert [*effect_body_digests([asked_by(effect, text, 2)])] != [other.body_digest()]
 
 
-@pytest.mark.parametrize(
-    ("fen", "variant", "uci", "rule"),
+@cases(
+    "fen, variant, uci, rule",
     [
         (None, None, "e2e5", "illegal_move"),
         (None, None, "e2e2", "illegal_move"),

@@ -10,6 +10,8 @@ from worldledger_simulation.rules import SimulationConfig
 from worldledger_simulation.rules.checkpoint import Checkpoint, Source, checkpoint_value
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
+from tests.cases import cases
+
 from .playing import Play, setting
 
 #: Most bytes of an effect's payload that is sure to be taken.
@@ -68,7 +70,7 @@ def test_pauses_end_in_the_turn_of_the_checkpoint(text: int) -> None:
     assert _taken(play)["worldledger"]["paused"] == _taken(again)["worldledger"]["paused"] == {"A01": None, "A78": None}
 
 
-@pytest.mark.parametrize("bag", [0, 40, 75, 100])
+@cases("bag", [0, 40, 75, 100])
 def test_what_a_simulation_begins_with_fits_into_effects(bag: int) -> None:
     """However large the agents and the world's variables are together, no effect is too large to be written."""
     config = _large(text=9000, bag=bag)
@@ -81,7 +83,7 @@ def test_what_a_simulation_begins_with_fits_into_effects(bag: int) -> None:
     assert again.state.entities == play.state.entities
 
 
-@pytest.mark.parametrize("odd", [float("nan"), "\ud800", 2**70, {"a": float("inf")}])
+@cases("odd", [float("nan"), "\ud800", 2**70, {"a": float("inf")}])
 def test_a_checkpoint_that_cannot_be_written_is_refused(odd: Any) -> None:
     """What says where a checkpoint comes from is JSON that the log can keep; else it is refused by its place."""
     config = SimulationConfig.from_value(_large(text=1, agents=1))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_simulation.rules import RULESET
 
+from tests.cases import cases
 from tests.rules.chains import chained, make_effect
 from tests.rules.values import GOOD_JSON, GOOD_OBJECTS
 from worldledger.canonical import gate
@@ -180,8 +181,8 @@ def test_what_was_handed_out_stays_as_it_is() -> None:
     assert play.state.entities["Ann"]["bag"] == {"food": 3.0}
 
 
-@pytest.mark.parametrize(
-    ("section", "member", "value"),
+@cases(
+    "section, member, value",
     [
         ("simulation", "max_turns", "many"),
         ("simulation", "max_turns", True),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from worldledger_simulation.rules import RULESET
 
+from tests.cases import cases
 from worldledger.errors import IllegalEffectError
 
 from .playing import Play, setting
@@ -27,7 +27,7 @@ def _intended(play: Play, agent: str, payload: dict[str, Any]) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("kind", sorted(set(RULESET.checks) - {"AgentStateChanged", "ReasoningRecorded"}))
+@cases("kind", sorted(set(RULESET.checks) - {"AgentStateChanged", "ReasoningRecorded"}))
 def test_the_engine_s_effects_are_not_for_agents(kind: str) -> None:
     """Turns, global variables and who is there are for the engine to say, whatever the payload says."""
     play = Play()

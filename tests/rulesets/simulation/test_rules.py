@@ -9,6 +9,7 @@ import pytest
 from worldledger_simulation.rules import RULESET
 from worldledger_simulation.rules.words import UNOBSERVED
 
+from tests.cases import cases
 from worldledger.errors import IllegalEffectError, RecoveryAction
 from worldledger.folding import Fold
 from worldledger.rulesets import load_ruleset
@@ -113,7 +114,7 @@ REFUSALS: list[tuple[Callable[[Play], None], str, dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("when", "kind", "payload", "rule", "path"), REFUSALS)
+@cases("when, kind, payload, rule, path", REFUSALS)
 def test_what_is_refused(
     when: Callable[[Play], None], kind: str, payload: dict[str, Any], rule: str, path: str
 ) -> None:
@@ -137,7 +138,7 @@ def test_every_kind_is_refused_somehow() -> None:
     assert RULESET.records_rejections
 
 
-@pytest.mark.parametrize("kind", sorted(RULESET.handlers))
+@cases("kind", sorted(RULESET.handlers))
 def test_nothing_happens_before_the_beginning(kind: str) -> None:
     """Before SimulationStarted everything else is refused, and malformed where a log has it all the same."""
     play = Play()
@@ -248,8 +249,8 @@ def test_everybody_may_go() -> None:
     play.post("AgentAdded", agent_id="Ann")
 
 
-@pytest.mark.parametrize(("when", "first"), [(_at_first, 1), (_in_turn, 1), (_after_turn, 2)])
-@pytest.mark.parametrize("turns", [1, 2])
+@cases("when, first", [(_at_first, 1), (_in_turn, 1), (_after_turn, 2)])
+@cases("turns", [1, 2])
 def test_a_pause_has_its_turns(when: Callable[[Play], None], first: int, turns: int) -> None:
     """Somebody is paused for so many turns, the open one being the first, and goes on by itself."""
     play = Play()

@@ -12,6 +12,7 @@ from worldledger_simulation.rules import RULESET, Checkpoint, SimulationConfig, 
 from worldledger_simulation.rules.checkpoint import Source, checkpoint_value
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
+from tests.cases import cases
 from tests.rules.values import same
 from worldledger.canonical import gate
 from worldledger.errors import Problem
@@ -192,7 +193,7 @@ def test_a_checkpoint_of_fewer_variables_can_be_used() -> None:
     assert [problem.path for problem in problems[1:]] == [("agents", name, "rank") for name in ("Ann", "Bob", "Café")]
 
 
-@pytest.mark.parametrize("value", [None, [], "x", 5])
+@cases("value", [None, [], "x", 5])
 def test_what_is_no_checkpoint(value: Any) -> None:
     """A checkpoint is an object."""
     (problem,) = _problems(value)
@@ -231,9 +232,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     assert "add it to the configuration" in problems["agents", "Zed"]
 
 
-@pytest.mark.parametrize(
-    "origin", [[], "x", {}, {"format": "checkpoint/2"}, {"format": "checkpoint/1", "paused": []}, {"format": None}]
-)
+@cases("origin", [[], "x", {}, {"format": "checkpoint/2"}, {"format": "checkpoint/1", "paused": []}, {"format": None}])
 def test_an_origin_that_cannot_be_read(origin: Any) -> None:
     """What is said of where a checkpoint comes from is of a format that is known, or is left out."""
     (problem,) = _problems({"turn": 1, "agents": {}, "global_state": {}, "worldledger": origin})

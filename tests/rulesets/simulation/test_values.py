@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_simulation.rules import RULESET
 
+from tests.cases import cases
 from tests.rules.values import same
 from worldledger.canonical import canonical_json
 from worldledger.drafts import REQUEST_DIGEST, asked_by, check_draft, effect_body_digests, effect_text
@@ -57,7 +58,7 @@ NOT_TAKEN: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "sent", "kept"), TAKEN)
+@cases("name, sent, kept", TAKEN)
 def test_a_value_is_kept_as_its_type_has_it(name: str, sent: Any, kept: Any) -> None:
     """The effect says what the value has become, to the last byte, in whatever way it was set."""
     posted: list[tuple[str, dict[str, Any]]] = [
@@ -76,7 +77,7 @@ def test_a_value_is_kept_as_its_type_has_it(name: str, sent: Any, kept: Any) -> 
     assert state_text(begun.state.entities["Ann"][name]) == state_text(kept)
 
 
-@pytest.mark.parametrize(("name", "sent"), [(name, sent) for name, several in NOT_TAKEN.items() for sent in several])
+@cases("name, sent", [(name, sent) for name, several in NOT_TAKEN.items() for sent in several])
 def test_what_is_no_value_of_its_type(name: str, sent: Any) -> None:
     """What would have to be guessed is refused, and the path leads to it."""
     error = Play().refused("AgentStateChanged", "Ann", patch=setting(f"/{name}", sent))
@@ -169,7 +170,7 @@ def test_a_request_without_a_number_of_its_turn_is_the_same_again() -> None:
     assert orjson.loads(written.source_metadata or b"")[REQUEST_DIGEST] == asked.body_digest().hex()
 
 
-@pytest.mark.parametrize("said", ["0" * 64, "", None, 1, "x"])
+@cases("said", ["0" * 64, "", None, 1, "x"])
 def test_nobody_says_what_a_request_was(said: Any) -> None:
     """A draft that brings the service's own member of source_metadata is refused."""
     draft = {"kind": "Said", "payload": {}, "source_id": "Ann", "schema_version": "1.0.0", "req_id": "r"}

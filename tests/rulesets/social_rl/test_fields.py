@@ -7,7 +7,6 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -22,6 +21,7 @@ from worldledger_social_rl.rules.models import (
     round_faults,
 )
 
+from tests.cases import cases
 from tests.rules.values import GOOD_JSON
 from tests.rulesets.social_rl.documents import (
     ALICE,
@@ -138,7 +138,7 @@ _CASES: list[tuple[Judge, dict[str, Any], dict[str, list[Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("judge", "right", "wrong"), _CASES)
+@cases("judge, right, wrong", _CASES)
 def test_a_value_that_a_field_may_not_have_is_told_with_its_path(
     judge: Judge, right: dict[str, Any], wrong: dict[str, list[Any]]
 ) -> None:
@@ -151,7 +151,7 @@ def test_a_value_that_a_field_may_not_have_is_told_with_its_path(
         assert found[0].rule in ("type", "value"), (name, value)
 
 
-@pytest.mark.parametrize("moment", _MOMENTS)
+@cases("moment", _MOMENTS)
 def test_a_moment_is_one_that_there_is(moment: str) -> None:
     """Wherever the schema has a time in ISO 8601; Python's datetime reads all of them."""
     cue = {"cue_id": "c", "active": True, "last_triggered": moment}
@@ -175,7 +175,7 @@ def test_days_and_times_are_those_of_the_calendar(year: int, month: int, day: in
     assert there_is == (not list(meta_faults(meta(timestamp=text))))
 
 
-@pytest.mark.parametrize(("judge", "right"), [case[:2] for case in _CASES])
+@cases("judge, right", [case[:2] for case in _CASES])
 def test_fields_that_are_missing_or_unknown_are_told(judge: Judge, right: dict[str, Any]) -> None:
     """A required field may not be left out, others may; a field that is not documented is none."""
     required = {name for name in right if [fault.rule for fault in judge(_without(right, name))] == ["missing"]}
@@ -192,8 +192,8 @@ def _without(value: dict[str, Any], name: str) -> dict[str, Any]:
     return {each: item for each, item in value.items() if each != name}
 
 
-@pytest.mark.parametrize(
-    ("path", "change"),
+@cases(
+    "path, change",
     [
         ("$.messages[1]", lambda value: value["messages"].__setitem__(1, "hello")),
         ("$.messages[0].round_number", lambda value: value["messages"][0].update(round_number=2)),
@@ -215,14 +215,14 @@ def test_what_hangs_together_is_judged_together(path: str, change: Callable[[Any
     assert [fault.path for fault in round_faults(value)] == [path]
 
 
-@pytest.mark.parametrize("number", [-1, 0, "1", None])
+@cases("number", [-1, 0, "1", None])
 def test_nothing_is_of_another_round_than_one_that_is_none(number: Any) -> None:
     """A round's number that cannot be one is told once, and not again of each of its parts."""
     assert [fault.path for fault in round_faults({**a_round(), "round_number": number})] == ["$.round_number"]
 
 
-@pytest.mark.parametrize(
-    ("path", "policy"),
+@cases(
+    "path, policy",
     [
         ("$.policies[0]", 1),
         ("$.policies[0].role", {}),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from worldledger_social_rl.rules import RULESET
 from worldledger_social_rl.rules.fields import ADAPTATION_TYPES
 
+from tests.cases import cases
 from tests.rules.values import GOOD_JSON, GOOD_OBJECTS
 from tests.rulesets.social_rl.documents import ALICE, feedback, message, policy_state
 from tests.rulesets.social_rl.worlds import World
@@ -104,7 +105,7 @@ def test_the_policy_follows_from_the_adaptations() -> None:
     assert cues() == {"c": _cue(True, 0.25, 3), "d": _cue(False, 1.0, 4), "e": _cue(False, 0.0, 4)}
 
 
-@pytest.mark.parametrize(
+@cases(
     "payload",
     [
         {"agent_id": ALICE, "extra": {"role": "Worker", "deltas": {"engagement_delta": 0.5}, "round": 1}},

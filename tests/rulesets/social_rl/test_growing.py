@@ -18,6 +18,7 @@ from worldledger_social_rl.rules.recording import (
     write_run,
 )
 
+from tests.cases import cases
 from tests.rulesets.counting import malformed
 from tests.social_runs import ALICE, adaptation, message, round_of, rounds
 from worldledger.effects import Effect
@@ -101,8 +102,8 @@ def test_meta_data_may_come_later() -> None:
     assert written(log) == {**rounds(1), "meta.json": META}
 
 
-@pytest.mark.parametrize(
-    ("change", "path", "words"),
+@cases(
+    "change, path, words",
     [
         (lambda files: files["round1_social_rl.json"].update(synthesis="x"), "$.synthesis", 'this is "x" here, and'),
         (

@@ -25,6 +25,7 @@ from worldledger_social_rl.documents import (
 )
 from worldledger_social_rl.rules.errors import InvalidRunError
 
+from tests.cases import cases
 from tests.rulesets.social_rl.documents import ALICE, a_round, policy_state
 from worldledger.errors import FileRefusedError
 
@@ -125,8 +126,8 @@ def test_validation_names_every_path() -> None:
             validate_round_result(value)
 
 
-@pytest.mark.parametrize(
-    ("model", "wrong"),
+@cases(
+    "model, wrong",
     [
         (SocialRLMessage, {"agent_id": ALICE, "content": "", "round_number": 1, "turn_number": 1, "timestamp": "now"}),
         (AgentFeedback, {"agent_id": ALICE, "round_number": 1, "engagement": 2}),

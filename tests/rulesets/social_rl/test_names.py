@@ -9,6 +9,7 @@ from worldledger_social_rl.rules import RULESET
 from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.recording import RunFile, read_run, write_run
 
+from tests.cases import cases
 from tests.rulesets.social_rl.documents import (
     ALICE,
     a_round,
@@ -28,8 +29,8 @@ _METAS = ["meta.json", "Meta.JSON"]
 _POLICIES = ["policy_state.json", "Policy_State.json"]
 
 
-@pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("name", _ROUNDS + _METAS + _POLICIES)
+@cases("strict", [True, False])
+@cases("name", _ROUNDS + _METAS + _POLICIES)
 def test_names_that_belong_to_other_files_are_refused(name: str, strict: bool) -> None:
     """Of an artifact all of them, of a policy state those of rounds and of the meta data; case makes no difference."""
     world = World(strict=strict).start().end()
@@ -40,9 +41,7 @@ def test_names_that_belong_to_other_files_are_refused(name: str, strict: bool) -
         assert world.refused("PolicyStateRecorded", policy_state(name=name)) == [("$.payload.name", "name")]
 
 
-@pytest.mark.parametrize(
-    "name", ["notes.json", "round1.json", "a_round1_social_rl.json", "meta.json.txt", "roundup.json"]
-)
+@cases("name", ["notes.json", "round1.json", "a_round1_social_rl.json", "meta.json.txt", "roundup.json"])
 def test_other_names_are_free(name: str) -> None:
     """A name that only looks a little like a round's is nobody's."""
     world = World()
@@ -50,8 +49,8 @@ def test_other_names_are_free(name: str) -> None:
     world.post("PolicyStateRecorded", policy_state(name=f"p_{name}"))
 
 
-@pytest.mark.parametrize(
-    ("name", "allowed"),
+@cases(
+    "name, allowed",
     [
         ("round2_social_rl.json", True),
         ("round002_social_rl.json", True),
@@ -72,9 +71,9 @@ def test_the_name_of_a_round_is_its_own(name: Any, allowed: bool) -> None:
         assert world.refused("RoundStarted", {"round_number": 2, "name": name}) == [("$.payload.name", "name")]
 
 
-@pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize(
-    ("kind", "payload", "path"),
+@cases("strict", [True, False])
+@cases(
+    "kind, payload, path",
     [
         ("PolicyStateRecorded", policy_state(name="round1_social_rl.json"), "name"),
         ("PolicyStateRecorded", policy_state(name="notes.json"), "name"),
@@ -236,7 +235,7 @@ def test_what_a_round_s_start_says_hides_nothing() -> None:
     assert found == {_ROUND_1: (value, None, 2)}
 
 
-@pytest.mark.parametrize(
+@cases(
     "others",
     [
         {"round2_social_rl.json": [1]},
@@ -255,8 +254,8 @@ def test_runs_as_found_are_written_as_they_were(others: dict[str, Any]) -> None:
     assert all(file.meant is None for file in write_run(effects_of_drafts(run.drafts)))
 
 
-@pytest.mark.parametrize("name", ["Round1_social_rl.json", "META.json", f"round{'1' * 16}_social_rl.json"])
-@pytest.mark.parametrize("value", [a_round(), policy_state()])
+@cases("name", ["Round1_social_rl.json", "META.json", f"round{'1' * 16}_social_rl.json"])
+@cases("value", [a_round(), policy_state()])
 def test_a_name_that_is_nearly_a_round_s_is_told(name: str, value: Any) -> None:
     """A lenient import notes it, a strict one refuses it: a round in it would not be read as one."""
     files = [*files_of({_ROUND_1: a_round()}), RunFile(name, value)]

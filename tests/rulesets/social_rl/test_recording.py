@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.recording import RunFile, parse_file, read_run, round_drafts, write_run
 
+from tests.cases import cases
 from tests.rules.values import GOOD_JSON
 from tests.rulesets.social_rl.documents import (
     ALICE,
@@ -133,9 +134,9 @@ def test_the_digest_is_that_of_the_content() -> None:
 # -- what is refused ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize(
-    ("files", "problem"),
+@cases("strict", [True, False])
+@cases(
+    "files, problem",
     [
         ([], (None, "$")),
         ([RunFile("log.json", {})], (None, "$")),
@@ -166,8 +167,8 @@ def test_two_files_for_one_round_are_refused_whatever_their_names() -> None:
     assert ("round2_social_rl.json", "$.round_number") in _refused(files)
 
 
-@pytest.mark.parametrize(
-    ("files", "problems"),
+@cases(
+    "files, problems",
     [
         (run_of(a_round(1), a_round(3)), [("round2_social_rl.json", "$.round_number")]),
         (files_of({"round2_social_rl.json": a_round(2)}), [("round2_social_rl.json", "$.round_number")]),
@@ -246,8 +247,8 @@ def test_a_posted_round_has_the_drafts_of_a_file() -> None:
     assert placed[4].get("caused_by") == 14
 
 
-@pytest.mark.parametrize(
-    ("value", "strict", "paths"),
+@cases(
+    "value, strict, paths",
     [
         (a_round(synthesis=None), True, ["$.synthesis"]),
         ({**a_round(), "round_number": "1"}, False, ["$.round_number"]),
@@ -282,8 +283,8 @@ def test_strangers_of_a_posted_round_may_be_known_to_the_world() -> None:
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("data", "path"),
+@cases(
+    "data, path",
     [
         (b'{"a": 1', "$"),
         (b"", "$"),
@@ -313,9 +314,7 @@ def test_files_that_a_log_can_hold_are_read_as_they_are(value: Any, indent: int 
     assert orjson.dumps(file.value, option=orjson.OPT_SORT_KEYS) == file.text == canonical_json(value)
 
 
-@pytest.mark.parametrize(
-    "text", ["0.00012345678901234567", "1e20", "12345678901234567890", '"12345678901234567890 \\":"']
-)
+@cases("text", ["0.00012345678901234567", "1e20", "12345678901234567890", '"12345678901234567890 \\":"'])
 def test_long_numbers_are_told_apart_from_long_integers(text: str) -> None:
     """Digits behind a point, and in a text, are no integers."""
     data = f'{{"a": {text}}}'.encode()

@@ -9,6 +9,7 @@ import pytest
 from worldledger_social_rl.rules import RULESET
 from worldledger_social_rl.rules.recording import round_drafts, write_run
 
+from tests.cases import cases
 from tests.rulesets.social_rl.documents import (
     ALICE,
     a_round,
@@ -121,7 +122,7 @@ _REFUSED: list[tuple[Make, str, dict[str, Any], list[tuple[str, str]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "kind", "payload", "problems"), _REFUSED)
+@cases("make, kind, payload, problems", _REFUSED)
 def test_a_rule_is_kept(make: Make, kind: str, payload: dict[str, Any], problems: list[tuple[str, str]]) -> None:
     """The draft is refused with the path and the rule of everything that is wrong, and nothing has changed."""
     wanted = [(path if path.startswith("$") else f"{_P}.{path}", rule) for path, rule in problems]
@@ -241,8 +242,8 @@ def test_a_world_begins_with_its_meta_data_and_agents() -> None:
         RULESET.opening({}, world_uuid="0" * 32, checkpoint={})
 
 
-@pytest.mark.parametrize(
-    ("config", "paths"),
+@cases(
+    "config, paths",
     [
         ({"strict": "no"}, ["$.config.strict"]),
         ({"meta": 1}, ["$.config.meta"]),
