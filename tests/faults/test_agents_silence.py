@@ -56,14 +56,17 @@ async def _call(service: Service, name: str, out_of_order: AbstractContextManage
                 readiness = asyncio.create_task(http.get("/readyz"))  # which asks for seconds
                 first = await asyncio.gather(*(http.post(f"{town}/intents", json=each) for each in intents))
                 assert any(refused(answer, "store_unavailable", "circuit_open") for answer in first)
-                again = await http.post(f"{town}/intents", json=intents[0])
+                reads = ("agents/bea/view", "agents/ada/view?at_seq=2", "agents/bea/observations")
+                again, *read = await asyncio.gather(
+                    http.post(f"{town}/intents", json=intents[0]), *(http.get(f"{town}/{path}") for path in reads)
+                )
                 assert refused(again, "store_unavailable")
+                for answer in read:
+                    refused(answer, "store_unavailable")
                 late = intent("ada", "late", "Speak", text="late")
                 assert not refused(await http.post(f"{town}/intents", json=late), "circuit_open")
                 draft = {**event("told"), "req_id": "told"}
                 assert not refused(await http.post(f"{town}/effects", json=draft), "circuit_open")
-                for path in ("agents/bea/view", "agents/ada/view?at_seq=2", "agents/bea/observations"):
-                    refused(await http.get(f"{town}/{path}"), "store_unavailable")
                 new = {"agent_id": "bea"}
                 assert not refused(await http.post(f"{town}/agents", json=new), "circuit_open")
                 for path in ("agents", "agents/ada", "agents/ada/view", "agents/ada/observations"):

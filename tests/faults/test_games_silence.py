@@ -86,12 +86,12 @@ async def test_every_door_of_games(url: str, home: Path, tmp_path: Path) -> None
             for asked, answer in zip(_ASKED, answers, strict=True):
                 assert answer.status_code == 503, (asked, answer.text)
                 refused(answer, "store_unavailable", "circuit_open")
-            for path, body, headers in (
-                ("/v1/games", _GAME, _KEY),
-                ("/v1/games/known/moves", _ILLEGAL, {}),
-                ("/openenv/chess/reset", _RESET, {}),
-            ):
-                again = await http.post(path, json=body, headers=headers)
+            asked_again = (
+                http.post("/v1/games", json=_GAME, headers=_KEY),
+                http.post("/v1/games/known/moves", json=_ILLEGAL),
+                http.post("/openenv/chess/reset", json=_RESET),
+            )
+            for again in await asyncio.gather(*asked_again):
                 assert refused(again, "store_unavailable"), "the same is under way"
             assert (await http.get("/v1/games/known")).status_code == 200
         made = await _until(http, "/v1/games", _GAME, _KEY, 200, 201)

@@ -132,10 +132,10 @@ async def test_news_while_a_new_build_is_filled(
     store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any
 ) -> None:
     """Worlds that are made, and grow, during the first scan of a build are all in it."""
-    names = await worlds(20)
+    names = await worlds(8)
     engine = make_engine(trio(), batch=10)
     async with running(engine):
-        for n in range(10):
+        for n in range(6):
             names += await worlds(2, f"new{n}-")
             await append(store, names[-1], story(0, 9))
             await append(store, names[n], story(0, 9))

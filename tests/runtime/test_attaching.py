@@ -111,7 +111,7 @@ async def test_a_cancelled_wait_loses_nothing(world: Orchestrator) -> None:
     assert [delta["view_seq"] for delta in found] == [receipt.global_seq for receipt in receipts]
 
 
-@pytest.mark.parametrize("kept_here", [0, 3, 256])
+@pytest.mark.parametrize("kept_here", [0, 3, pytest.param(256, marks=pytest.mark.thorough)])
 async def test_nothing_is_lost_or_told_twice_while_effects_arrive(
     opening: Opening, monkeypatch: pytest.MonkeyPatch, kept_here: int, thorough: bool
 ) -> None:

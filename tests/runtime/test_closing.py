@@ -87,7 +87,7 @@ async def test_nothing_is_done_afterwards(opening: Opening) -> None:
 
 
 @pytest.mark.parametrize("what", ["agent", "subscribe", "view", "events", "token"])
-@pytest.mark.parametrize("steps", [0, 2, 5])
+@pytest.mark.parametrize("steps", [0, pytest.param(2, marks=pytest.mark.thorough), 5])
 async def test_while_agents_are_being_attached(opening: Opening, what: str, steps: int) -> None:
     """Who waits for an agent gets it or is told; a reader that came through is closed with the world."""
     before = others()
@@ -140,7 +140,7 @@ async def test_an_event_that_was_written_is_not_denied(opening: Opening, monkeyp
     }
 
 
-@pytest.mark.parametrize("steps", range(8))
+@pytest.mark.parametrize("steps", [0, 1, 3, 6, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 4, 5, 7))])
 async def test_closing_is_broken_off(opening: Opening, steps: int) -> None:
     """Whoever closes the world may be cancelled himself; nothing goes on running then either."""
     before = others()

@@ -65,7 +65,7 @@ async def test_each_follows_the_other(opening: Opening) -> None:
     one, two = await both(opening)
     await register_all(one)
     handles = [await world.agent(name) for world in (one, two) for name in AGENTS]
-    drafts = story(80, seed=11)
+    drafts = story(40, seed=11)
     for n, each in enumerate(drafts):
         await (one, two)[n % 2].broadcast_event(each)
     head = await head_of(one)
