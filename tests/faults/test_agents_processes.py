@@ -22,7 +22,7 @@ from .living import ALL, PATIENT, Mind, Two, entity, event, intent, judged, livi
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("two services")]
 
 _AGENTS: Final = ("ada", "bea", "cy", "dan")
-_EACH: Final = 20
+_EACH: Final = 12
 
 
 @asynccontextmanager

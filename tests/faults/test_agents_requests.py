@@ -17,7 +17,7 @@ from .living import ALL, PATIENT, Service, Two, Wire, intent, judged, living, se
 
 pytestmark = pytest.mark.slow
 
-_REQUESTS: Final = 30
+_REQUESTS: Final = 18
 _COPIES: Final = 4
 
 

@@ -19,7 +19,7 @@ from .helpers import environment
 
 pytestmark = pytest.mark.slow
 
-COUNT = 200
+COUNT = 100
 _PROGRAM = Path(__file__).with_name("racer.py")
 
 

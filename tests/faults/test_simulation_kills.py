@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 _WORLD: Final = "market"
 #: Turns that two services start and end at once.
-_TURNS: Final = 8
+_TURNS: Final = 5
 _CONFIG: Final = trade(simulation={"name": "market"}, engine={"actions_per_turn": 1})
 _SERVED: Final = OrchestratorConfig(staleness_threshold=PATIENT, view_digest_every=2)
 
