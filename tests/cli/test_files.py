@@ -228,10 +228,12 @@ def test_unknown_things(on: Cli, tmp_path: Path) -> None:
 
 
 def test_an_unknown_ruleset_is_mentioned(on: Cli, other: Cli, database_url: str, tmp_path: Path) -> None:
-    """A world whose ruleset is not installed is imported, with a remark."""
+    """A world whose ruleset is not installed is imported, with a remark; its log is read and exported as any other."""
     file = tmp_path / "mars.ndjson"
     file.write_bytes(export_of([text(genesis(ruleset="from-mars"))]))
     result = on("import", "log", str(file))
     assert result.code == 0
     assert "the ruleset 'from-mars' of this world is not installed" in result.err
+    log, exported = on("log", "w"), on("export", "w", "-o", str(tmp_path / "again.ndjson"))
+    assert ((log.code, exported.code), "from-mars" in log.out) == ((0, 0), True), (log, exported)
     assert other("import", "log", str(file), "--quiet").err == ""

@@ -68,6 +68,7 @@ class Beginnings:
 
     async def _load_state(self, target: Target) -> None:
         try:
+            self._load_ruleset(target.ruleset)
             target.fold = await self._states.fold_at(target.world_id, target.seq)
         except Exception as error:
             if is_worth_waiting_for(error):

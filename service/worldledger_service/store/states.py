@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from worldledger.errors import MomentNotFoundError
+from worldledger.errors import MomentNotFoundError, UnknownRulesetError
 from worldledger.folding import Fold
 from worldledger.genesis import ForkPoint, Order
 from worldledger.lru import Lru
@@ -198,7 +198,7 @@ class States:
 
         Raises ParentMissingError if it is not here, TamperedError if it was rewritten since.
         """
-        fork_of = (await self.rules(world.world_id)).fork_of
+        fork_of = await self._fork_point(world.world_id)
         if fork_of is None:
             return None
         wall_time = await check_parent(self._reader, world.world_id, fork_of)
@@ -206,6 +206,14 @@ class States:
         return record.model_copy(
             update={"head_seq": fork_of.global_seq, "head_checksum": fork_of.checksum, **wall_time}
         )
+
+    async def _fork_point(self, world_id: str) -> ForkPoint | None:
+        """Return where a world parts from its parent, also if its ruleset is not installed; None for no fork."""
+        try:
+            return (await self.rules(world_id)).fork_of
+        except UnknownRulesetError:
+            (row,) = await self._reader.fetch(statements.WORLD_RULES, world_id)
+            return read_fork_point(world_id, row["fork_of"])
 
     async def line(self, world: WorldRecord) -> list[WorldRecord]:
         """Return a world after its ancestors, the oldest first, each with the next one's fork point as its head.
