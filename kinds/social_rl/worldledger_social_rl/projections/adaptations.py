@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
-from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
-from worldledger_projections.moments import moment
+from worldledger_projections.base import Column, Row
 
 from worldledger.effects import Effect
-from worldledger.folding import Fold
-from worldledger_social_rl.projections.course import ROUND_KINDS, RULESETS, Course, json_of, number_of, role_of, text_of
+from worldledger_social_rl.projections.course import ROUND_KINDS, OfAgents, json_of, number_of, role_of, text_of
 from worldledger_social_rl.rules.words import EXTRA, POLICY_ADAPTED, object_of
 
 
-class _World(AppendingWorld):
-    def __init__(self, world_id: str, fold: Fold | None) -> None:
-        super().__init__(world_id)
-        self._course = Course(fold)
-
-    def apply(self, effect: Effect) -> None:
-        if not self._course.take(effect) or effect["kind"] != POLICY_ADAPTED:
-            return
-        payload = effect["payload"]
-        agent_id = payload["agent_id"]
-        deltas = object_of(object_of(payload.get(EXTRA)).get("deltas"))
-        self._rows.append(
-            (
-                self._world_id,
-                effect["global_seq"],
-                self._course.round_number,
-                agent_id,
-                role_of(agent_id, payload),
-                text_of(payload.get("adaptation_type")),
-                text_of(payload.get("cue")),
-                number_of(payload.get("intensity")),
-                text_of(payload.get("reason")),
-                json_of(payload.get("feedback_trigger")),
-                number_of(deltas.get("engagement_delta")),
-                number_of(deltas.get("alignment_delta")),
-                number_of(deltas.get("contribution_delta")),
-                effect.get("caused_by"),
-                moment(effect["wall_time"]),
-            )
-        )
-
-
-class PolicyAdaptations(Projection):
+class PolicyAdaptations(OfAgents):
     """One row for each PolicyAdapted that says whose it is; values of other types than the documents' are null."""
 
     name = "policy_adaptations"
@@ -73,13 +40,25 @@ class PolicyAdaptations(Projection):
         Column("caused_by", "bigint", "The effect with the feedback that caused it; null: not told.", True),
         Column("recorded_at", "timestamptz", "The wall_time of the effect."),
     )
-    key = ("world_id", "global_seq")
-    rulesets = RULESETS
-    indexes = (("agent_id", "world_id"),)
+    effect_kind = POLICY_ADAPTED
     kinds = ROUND_KINDS | {POLICY_ADAPTED}
-    needs_state = True
-    append_only = True
 
-    def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Return the adaptations' fold from the running round on."""
-        return _World(world_id, fold)
+    @staticmethod
+    def row(effect: Effect, before: Mapping[str, Any]) -> Row:
+        """Return what an adaptation says."""
+        payload = effect["payload"]
+        agent_id: str = payload["agent_id"]
+        deltas = object_of(object_of(payload.get(EXTRA)).get("deltas"))
+        return (
+            agent_id,
+            role_of(agent_id, payload),
+            text_of(payload.get("adaptation_type")),
+            text_of(payload.get("cue")),
+            number_of(payload.get("intensity")),
+            text_of(payload.get("reason")),
+            json_of(payload.get("feedback_trigger")),
+            number_of(deltas.get("engagement_delta")),
+            number_of(deltas.get("alignment_delta")),
+            number_of(deltas.get("contribution_delta")),
+            effect.get("caused_by"),
+        )

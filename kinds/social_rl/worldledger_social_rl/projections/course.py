@@ -6,10 +6,13 @@ because they cannot be read. The state holds only the present, and is moved forw
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import orjson
+from worldledger_projections.base import AppendingWorld, Projection, Row, WorldProjection
+from worldledger_projections.moments import moment
 
 from worldledger.canonical import MAX_INT
 from worldledger.effects import Effect
@@ -46,6 +49,11 @@ class Course:
         number: int = self.known.get("round_number", 0)
         return number
 
+    def feedback_of(self, agent_id: Any) -> Mapping[str, Any]:
+        """Return the feedback that an agent has had last; nothing without any."""
+        entity = self.state.entities.get(agent_id) if type(agent_id) is str else None
+        return object_of(None if entity is None else entity["feedback"])
+
     def take(self, effect: Effect) -> bool:
         """Take an effect of a kind of the ruleset, or the genesis; tell whether it counts."""
         kind = effect["kind"]
@@ -57,6 +65,50 @@ class Course:
         except MalformedEffectError:
             return False
         return True
+
+
+class OfAgents(Projection):
+    """A projection with one row for each effect of a kind that says whose it is.
+
+    Its columns are world_id, global_seq, round_number, those of `row`, and recorded_at.
+    """
+
+    #: The kind of these effects.
+    effect_kind: ClassVar[str]
+
+    key = ("world_id", "global_seq")
+    rulesets = RULESETS
+    indexes = (("agent_id", "world_id"),)
+    needs_state = True
+    append_only = True
+
+    @staticmethod
+    @abstractmethod
+    def row(effect: Effect, before: Mapping[str, Any]) -> Row:
+        """Return what an effect that counts says; ``before`` is its agent's feedback before it."""
+
+    def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
+        """Return the fold of these effects from the running round on."""
+        return _OfAgents(world_id, Course(fold), self.effect_kind, self.row)
+
+
+class _OfAgents(AppendingWorld):
+    def __init__(
+        self, world_id: str, course: Course, kind: str, row: Callable[[Effect, Mapping[str, Any]], Row]
+    ) -> None:
+        super().__init__(world_id)
+        self._course = course
+        self._kind = kind
+        self._row = row
+
+    def apply(self, effect: Effect) -> None:
+        if effect["kind"] != self._kind:
+            self._course.take(effect)
+            return
+        before = self._course.feedback_of(effect["payload"].get("agent_id"))
+        if self._course.take(effect):
+            place = (self._world_id, effect["global_seq"], self._course.round_number)
+            self._rows.append((*place, *self._row(effect, before), moment(effect["wall_time"])))
 
 
 def role_of(agent_id: str, payload: Mapping[str, Any]) -> str | None:

@@ -2,65 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
-from worldledger_projections.moments import moment
+from worldledger_projections.base import Column, Row
 
 from worldledger.effects import Effect
-from worldledger.folding import Fold
 from worldledger_social_rl.projections.course import (
     ROUND_KINDS,
-    RULESETS,
-    Course,
+    OfAgents,
     json_of,
     number_of,
     role_of,
     whole_of,
 )
-from worldledger_social_rl.rules.words import FEEDBACK_RECORDED, object_of
+from worldledger_social_rl.rules.words import FEEDBACK_RECORDED
 
 
-class _World(AppendingWorld):
-    def __init__(self, world_id: str, fold: Fold | None) -> None:
-        super().__init__(world_id)
-        self._course = Course(fold)
-
-    def apply(self, effect: Effect) -> None:
-        if effect["kind"] != FEEDBACK_RECORDED:
-            self._course.take(effect)
-            return
-        payload = effect["payload"]
-        get = payload.get
-        agent_id: Any = get("agent_id")
-        entity = self._course.state.entities.get(agent_id) if type(agent_id) is str else None
-        before = object_of(None if entity is None else entity["feedback"])
-        if not self._course.take(effect):
-            return
-        self._rows.append(
-            (
-                self._world_id,
-                effect["global_seq"],
-                self._course.round_number,
-                agent_id,
-                role_of(agent_id, payload),
-                number_of(get("engagement")),
-                number_of(get("theoretical_alignment")),
-                number_of(get("contribution_value")),
-                whole_of(get("direct_references")),
-                whole_of(get("response_received")),
-                json_of(get("concepts_embodied")),
-                whole_of(get("analyst_mentions")),
-                number_of(get("synthesis_inclusion")),
-                number_of(before.get("engagement")),
-                number_of(before.get("theoretical_alignment")),
-                moment(effect["wall_time"]),
-            )
-        )
-
-
-class Feedback(Projection):
+class Feedback(OfAgents):
     """One row for each FeedbackRecorded that says whose it is; values of other types than the documents' are null."""
 
     name = "feedback"
@@ -89,13 +48,26 @@ class Feedback(Projection):
         Column("previous_alignment", "double precision", "Its theoretical_alignment before; null: none.", True),
         Column("recorded_at", "timestamptz", "The wall_time of the effect."),
     )
-    key = ("world_id", "global_seq")
-    rulesets = RULESETS
-    indexes = (("agent_id", "world_id"),)
+    effect_kind = FEEDBACK_RECORDED
     kinds = ROUND_KINDS | {FEEDBACK_RECORDED}
-    needs_state = True
-    append_only = True
 
-    def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Return the feedback's fold from the running round and each agent's feedback on."""
-        return _World(world_id, fold)
+    @staticmethod
+    def row(effect: Effect, before: Mapping[str, Any]) -> Row:
+        """Return what a feedback vector says."""
+        payload = effect["payload"]
+        get = payload.get
+        agent_id: str = payload["agent_id"]
+        return (
+            agent_id,
+            role_of(agent_id, payload),
+            number_of(get("engagement")),
+            number_of(get("theoretical_alignment")),
+            number_of(get("contribution_value")),
+            whole_of(get("direct_references")),
+            whole_of(get("response_received")),
+            json_of(get("concepts_embodied")),
+            whole_of(get("analyst_mentions")),
+            number_of(get("synthesis_inclusion")),
+            number_of(before.get("engagement")),
+            number_of(before.get("theoretical_alignment")),
+        )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
+from worldledger_projections.base import Column, Row
 from worldledger_projections.moments import EARLIEST, LATEST, moment
 
 from worldledger.effects import Effect
-from worldledger.folding import Fold
 from worldledger_social_rl.projections.course import (
     ROUND_KINDS,
-    RULESETS,
-    Course,
+    OfAgents,
     json_of,
     number_of,
     role_of,
@@ -24,38 +22,6 @@ from worldledger_social_rl.projections.course import (
 from worldledger_social_rl.rules.words import MESSAGE_EMITTED, is_internal
 
 
-class _World(AppendingWorld):
-    def __init__(self, world_id: str, fold: Fold | None) -> None:
-        super().__init__(world_id)
-        self._course = Course(fold)
-
-    def apply(self, effect: Effect) -> None:
-        if not self._course.take(effect) or effect["kind"] != MESSAGE_EMITTED:
-            return
-        payload = effect["payload"]
-        get = payload.get
-        agent_id = payload["agent_id"]
-        self._rows.append(
-            (
-                self._world_id,
-                effect["global_seq"],
-                self._course.round_number,
-                whole_of(get("turn_number")),
-                agent_id,
-                role_of(agent_id, payload),
-                text_of(get("content")),
-                text_of(get("prar_cue_used")),
-                is_internal(payload),
-                text_of(get("role")),
-                json_of(get("feedback_snapshot")),
-                json_of(get("validation_metadata")),
-                json_of(get("context_frame")),
-                _emitted(get("timestamp")),
-                moment(effect["wall_time"]),
-            )
-        )
-
-
 def _emitted(timestamp: Any) -> datetime | None:
     """Return the moment of a timestamp; None for one that is none, or is beyond what a column holds."""
     seconds = number_of(timestamp)
@@ -63,7 +29,7 @@ def _emitted(timestamp: Any) -> datetime | None:
     return found if found is None or EARLIEST < found < LATEST else None
 
 
-class Messages(Projection):
+class Messages(OfAgents):
     """One row for each MessageEmitted that says whose it is; values of other types than the documents' are null."""
 
     name = "messages"
@@ -91,13 +57,25 @@ class Messages(Projection):
         Column("emitted_at", "timestamptz", "When it was sent, as recorded; null where that is not told.", True),
         Column("recorded_at", "timestamptz", "The wall_time of the effect."),
     )
-    key = ("world_id", "global_seq")
-    rulesets = RULESETS
-    indexes = (("agent_id", "world_id"),)
+    effect_kind = MESSAGE_EMITTED
     kinds = ROUND_KINDS | {MESSAGE_EMITTED}
-    needs_state = True
-    append_only = True
 
-    def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Return the messages' fold from the running round on."""
-        return _World(world_id, fold)
+    @staticmethod
+    def row(effect: Effect, before: Mapping[str, Any]) -> Row:
+        """Return what a message says."""
+        payload = effect["payload"]
+        get = payload.get
+        agent_id: str = payload["agent_id"]
+        return (
+            whole_of(get("turn_number")),
+            agent_id,
+            role_of(agent_id, payload),
+            text_of(get("content")),
+            text_of(get("prar_cue_used")),
+            is_internal(payload),
+            text_of(get("role")),
+            json_of(get("feedback_snapshot")),
+            json_of(get("validation_metadata")),
+            json_of(get("context_frame")),
+            _emitted(get("timestamp")),
+        )
