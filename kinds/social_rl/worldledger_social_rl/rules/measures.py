@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from math import fsum
 from typing import Any, Final
 
 from worldledger.effects import Effect
@@ -21,7 +21,7 @@ def values(state: WorldState, began: Effect) -> dict[str, float]:
     for metric in _METRICS:
         told = [vector[metric] for vector in vectors if type(vector.get(metric)) in {int, float}]
         if told:
-            found[metric] = fmean(told)
+            found[metric] = fsum(told) / len(told)
     return found
 
 
