@@ -9,6 +9,7 @@ from typing import Any, get_args
 import httpx2
 import orjson
 import pytest
+import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -42,10 +43,14 @@ from .living import AGENTS, INTENTS, intent, new_world, of
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 
-@pytest.fixture
-async def document(client: httpx2.AsyncClient) -> dict[str, Any]:
+#: These tests share an application, and the document that it has made once.
+shared = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def document(shared_client: httpx2.AsyncClient) -> dict[str, Any]:
     """Return the document as clients get it."""
-    found: dict[str, Any] = (await client.get("/openapi.json")).json()
+    found: dict[str, Any] = (await shared_client.get("/openapi.json")).json()
     return found
 
 
@@ -66,6 +71,7 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(member)
 
 
+@shared
 async def test_bounds_of_parameters_are_json_schemas(document: dict[str, Any]) -> None:
     """Numbers have their minimum and maximum, and none can be null; no other name stands for a bound."""
     for name, operation in _operations(document):
@@ -77,6 +83,7 @@ async def test_bounds_of_parameters_are_json_schemas(document: dict[str, Any]) -
                 assert {"minimum", "maximum"} <= schema.keys(), (name, parameter)
 
 
+@shared
 async def test_every_route_is_described(document: dict[str, Any]) -> None:
     """Each operation has an id of its own, a tag that is explained, a summary and a description."""
     found = dict(_operations(document))
@@ -163,6 +170,7 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
     assert len({operation["operationId"] for operation in found.values()}) == len(found)
 
 
+@shared
 async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     """No reference is broken, and no shape of FastAPI's own errors is left."""
     for reference in _references(document):
@@ -173,6 +181,7 @@ async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None
     assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
+@shared
 async def test_every_error_is_declared_as_a_problem(document: dict[str, Any]) -> None:
     """Whatever is not a success or a 304 is problem+json, and every operation may fail with a 500."""
     for name, operation in _operations(document):
@@ -227,6 +236,7 @@ def test_an_error_says_when_to_try_again(error: errors.SimulationError, status: 
     assert orjson.loads(bytes(response.body))["recovery"] == error.recovery.value
 
 
+@shared
 async def test_the_documented_world_has_no_parent(document: dict[str, Any]) -> None:
     """New worlds in the document have the fields that the program knows, without a fork's parent."""
     shown = document["components"]["schemas"]["NewWorld"]["properties"]
@@ -255,6 +265,7 @@ def test_examples_are_of_their_shape(shape: type[BaseModel]) -> None:
         shape.model_validate(example)
 
 
+@shared
 async def test_the_example_draft_is_accepted(client: httpx2.AsyncClient, document: dict[str, Any]) -> None:
     """What the document shows can be posted as it stands."""
     await client.post("/v1/worlds", json={"world_id": "market-town"})
@@ -330,6 +341,7 @@ async def test_answers_about_agents_have_their_documented_shapes(client: httpx2.
     assert Observations.model_validate_json(observed.content).deltas
 
 
+@shared
 async def test_the_examples_about_agents_are_accepted(client: httpx2.AsyncClient, document: dict[str, Any]) -> None:
     """What the document shows can be sent as it stands."""
     await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
@@ -347,6 +359,7 @@ async def test_the_examples_about_agents_are_accepted(client: httpx2.AsyncClient
         assert response.status_code in {200, 201}, response.text
 
 
+@shared
 async def test_no_page_needs_another_server(client: httpx2.AsyncClient) -> None:
     """There is no page that loads programs from elsewhere: the document itself is what is served."""
     for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
@@ -373,6 +386,7 @@ def test_the_document_allows_every_kind_of_moment(text: str) -> None:
     assert re.fullmatch(LOOKS["pattern"], text)
 
 
+@shared
 async def test_the_document_forbids_what_is_refused(document: dict[str, Any]) -> None:
     """A round's `meta` and `round_config` may be left out and not be null, and a model's name has its form."""
     shapes = document["components"]["schemas"]
