@@ -11,7 +11,7 @@ from binascii import hexlify
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import orjson
 
@@ -123,11 +123,44 @@ class Finding:
         )
 
 
+#: What was done about an ancestor's part of a fork's history: all of it was read; only the fork point was compared,
+#: because the caller verifies that world, too; it was left out, because the caller asked for that; the ancestor is not
+#: there; something does not hold.
+InheritedState: TypeAlias = Literal["verified", "compared", "left out", "missing", "tampered"]
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """The outcome for what a fork has from an ancestor: that world's log up to ``until``, the fork point.
+
+    ``effects`` of it were read. ``finding`` is there if it is tampered with; then its ancestors were not looked at.
+    """
+
+    world_id: str
+    until: Position
+    state: InheritedState
+    effects: int = 0
+    finding: Finding | None = None
+
+    def told(self) -> dict[str, Any]:
+        """Return the outcome as a JSON object."""
+        finding = self.finding
+        return {
+            "world_id": self.world_id,
+            "until_seq": self.until.global_seq,
+            "until_checksum": self.until.checksum.hex(),
+            "state": self.state,
+            "effects": self.effects,
+            "finding": None if finding is None else {"global_seq": finding.global_seq, "what": finding.what},
+        }
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The outcome for one world: how far everything holds, how many effects were read, and the finding, if any.
 
-    ``head`` is where the log itself says that it ends; None if it does not say, or was not asked.
+    ``head`` is where the log itself says that it ends; None if it does not say, or was not asked. ``inherited`` is what
+    a fork has from its ancestors, the parent first.
     """
 
     world_id: str
@@ -135,11 +168,22 @@ class Verdict:
     effects: int
     finding: Finding | None = None
     head: Position | None = None
+    inherited: tuple[Inherited, ...] = ()
 
     @property
     def verified(self) -> bool:
-        """True if everything that was checked holds."""
-        return self.finding is None
+        """True if everything that was to be checked was there and holds."""
+        return self.first_finding is None and self.missing is None
+
+    @property
+    def first_finding(self) -> Finding | None:
+        """The finding in the world's own log, or else in an ancestor's."""
+        return self.finding or next((part.finding for part in self.inherited if part.finding is not None), None)
+
+    @property
+    def missing(self) -> Inherited | None:
+        """The ancestor that is not there, if there is one."""
+        return next((part for part in self.inherited if part.state == "missing"), None)
 
 
 class Verifier:

@@ -89,3 +89,22 @@ async def test_forks_that_cannot_be_made(client: httpx2.AsyncClient) -> None:
         problem(await client.post("/v1/worlds", json={"world_id": "f"} | more), 422, "invalid_config", path=path)
     problem(await client.post("/v1/worlds", json={"world_id": "w", "fork_of": of_w}), 409, "world_exists")
     assert [each["world_id"] for each in (await client.get("/v1/worlds")).json()["worlds"]] == ["w"]
+
+
+async def test_verification_goes_back_to_the_ancestors(client: httpx2.AsyncClient) -> None:
+    """A fork is verified with what it has inherited, which is told ancestor by ancestor; ``own`` leaves it out."""
+    await _world(client)
+    for name, of in (("f", "w"), ("g", "f")):
+        assert (
+            await client.post("/v1/worlds", json={"world_id": name, "fork_of": {"world_id": of}})
+        ).status_code == 201
+    point = (await client.get("/v1/worlds/f")).json()
+    found = (await client.get("/v1/worlds/g/verification")).json()
+    assert (found["verified"], found["effects"]) == (True, 2)
+    assert [(part["world_id"], part["state"], part["effects"]) for part in found["inherited"]] == [
+        ("f", "verified", 2),
+        ("w", "verified", 12),
+    ]
+    assert (found["inherited"][0]["until_seq"], found["inherited"][0]["until_checksum"]) == (2, point["head_checksum"])
+    own = (await client.get("/v1/worlds/g/verification", params={"own": "true"})).json()
+    assert [(part["world_id"], part["state"], part["effects"]) for part in own["inherited"]] == [("f", "left out", 0)]

@@ -8,6 +8,7 @@ import pytest
 
 from .conftest import Cli
 from .helpers import BAZAAR, record, say
+from .test_verify import tamper
 
 
 @pytest.fixture
@@ -65,3 +66,100 @@ def test_replays_of_forks_agree(on: Cli) -> None:
     result = on("replay", "--check", "child", "bazaar")
     assert result.code == 0, result.err
     assert "agreed child 2 effects, 1 digest" in result.out
+
+
+#: The parent's effect at seq 3 is changed, and the chain computed anew from there on, its head included: by itself it
+#: holds.
+_REWRITTEN = """
+    do $$ declare previous bytea; row record; begin
+        update effects set effect = replace(effect::text, 'figs', 'dates')::json
+        where world_id = 'bazaar' and effect::text like '%figs%';
+        for row in select * from effects where world_id = 'bazaar' order by global_seq loop
+            previous := chain_checksum(previous, row.effect);
+            update effects set checksum = previous where world_id = 'bazaar' and global_seq = row.global_seq;
+        end loop;
+        update heads set head_checksum = previous where world_id = 'bazaar';
+    end $$
+"""
+
+
+@pytest.fixture
+def line(on: Cli, bazaar: None) -> tuple[str, str]:
+    """Make a fork of a fork; return the lines about what it has inherited."""
+    on("fork", "bazaar", "--at", "6", "--as", "child")
+    on("fork", "child", "--as", "grandchild")
+    parts = json.loads(on("verify", "grandchild", "--json").out)[0]["inherited"]
+    (child, c), (parent, p) = [(part["world_id"], f"{part['until_seq']}:{part['until_checksum']}") for part in parts]
+    assert (child, parent) == ("child", "bazaar")
+    return (
+        f"  inherited from child: verified 2 effects, up to {c}",
+        f"  inherited from bazaar: verified 6 effects, up to {p}",
+    )
+
+
+def test_verify_goes_back_to_the_first_ancestor(on: Cli, line: tuple[str, str]) -> None:
+    """`verify` of a fork says which part is whose; what it verifies anyway is only compared; --own leaves it out."""
+    result = on("verify", "grandchild")
+    assert (result.code, result.err) == (0, "")
+    first, *inherited = result.out.splitlines()
+    assert first.startswith("verified grandchild 2 effects, head 2:")
+    assert tuple(inherited) == line
+    every = on("verify", "--all")
+    assert (every.code, every.err) == (0, "worldledger: 3 verified, 0 tampered\n")
+    compared = [text.split(", up to")[0] for text in every.out.splitlines() if text.startswith("  ")]
+    assert compared == [f"  inherited from {name}: compared the fork point" for name in ("bazaar", "child")]
+    own = on("verify", "grandchild", "--own").out.splitlines()
+    assert [text.split(", up to")[0] for text in own[1:]] == ["  inherited from child: left out"]
+
+
+@pytest.mark.usefixtures("line")
+def test_verify_of_a_fork_finds_a_parent_that_was_rewritten(on: Cli, database_url: str) -> None:
+    """A parent that was rewritten, with all of its checksums, verifies by itself; its forks tell, whatever is asked."""
+    tamper(database_url, _REWRITTEN)
+    assert on("verify", "bazaar").code == 0
+    result = on("verify", "child")
+    assert result.code == 1
+    assert result.out.startswith("TAMPERED child at seq 1: its parent was rewritten: seq 6 of world 'bazaar' has")
+    result = on("verify", "grandchild")
+    assert result.code == 1
+    assert result.out.startswith("TAMPERED grandchild before its fork point, in child at seq 1: its parent was rewr")
+    assert on("verify", "--all").err.endswith("worldledger: 2 verified, 1 tampered\n")
+    assert on("verify", "grandchild", "--own").code == 0
+
+
+@pytest.mark.usefixtures("line")
+def test_verify_of_a_fork_finds_a_change_in_its_past(on: Cli, database_url: str) -> None:
+    """A changed effect before the fork point is found by the fork; one behind it is none of its business."""
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, 'Sneezed', 'Snored')::json where global_seq = 7",
+    )
+    assert (on("verify", "bazaar").code, on("verify", "grandchild").code) == (1, 0)
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, 'figs', 'dates')::json where world_id = 'bazaar'",
+    )
+    result = on("verify", "grandchild", "--json")
+    (found,) = json.loads(result.out)
+    assert (result.code, found["verified"], found["finding"]) == (1, False, None)
+    child, parent = found["inherited"]
+    assert (child["state"], parent["state"], parent["effects"]) == ("verified", "tampered", 4)
+    assert (parent["finding"]["global_seq"], "checksum differs" in parent["finding"]["what"]) == (5, True)
+    sentence = on("verify", "grandchild", "--quiet").out
+    assert sentence.startswith("TAMPERED grandchild before its fork point, in bazaar at seq 5: checksum differs")
+
+
+@pytest.mark.usefixtures("line")
+def test_verify_names_a_parent_that_is_not_there(on: Cli, database_url: str) -> None:
+    """A fork without its parent is not checked to its beginning, which is exit code 1."""
+    tables = ("effects", "requests", "snapshots", "heads", "worlds")
+    tamper(database_url, *(f"delete from {table} where world_id = 'bazaar'" for table in tables))
+    result = on("verify", "child", "grandchild")
+    assert result.code == 1
+    assert result.out.startswith(
+        "not checked: what child has from bazaar, which is not there; its own 2 effects hold, head 2:"
+    )
+    assert "  inherited from bazaar: not checked, up to 6:" in result.out
+    assert result.err.endswith("worldledger: 1 verified, 0 tampered, 1 not checked to their beginning\n")
+    assert on("verify", "grandchild").out.startswith("not checked: what grandchild has from bazaar, ")
+    assert on("verify", "child", "--own").code == 0

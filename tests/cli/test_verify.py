@@ -140,6 +140,7 @@ def test_json(on: Cli, database_url: str) -> None:
         "verified_through": 10,
         "position": head,
         "finding": None,
+        "inherited": [],
     }
 
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldledger.chain import ORIGIN
+from worldledger.chain import ORIGIN, InheritedState
 from worldledger.genesis import check_world_name
 from worldledger_service.api.context import services
 from worldledger_service.api.openapi import CHECKSUM, Shape, json_of, problems
@@ -36,6 +36,20 @@ class FindingShape(Shape):
     what: str
 
 
+class InheritedShape(Shape):
+    """What a fork has from an ancestor: the ancestor's log up to the fork point."""
+
+    world_id: str
+    until_seq: int = Field(description="The fork point.")
+    until_checksum: str = Field(description="Hex.")
+    state: InheritedState = Field(
+        description="`verified`; `left out`, because that was asked for; `missing`: the ancestor is not in this "
+        "database; `tampered`. `compared` is only used where many worlds are verified at once."
+    )
+    effects: int = Field(description="How many of the ancestor's effects were checked.")
+    finding: FindingShape | None
+
+
 class Verification(Shape):
     """The outcome of a verification. Keep `position`: given as `head` (or `from`) it ties later ones to this one."""
 
@@ -49,6 +63,7 @@ class Verification(Shape):
                     "effects": 42,
                     "position": {"global_seq": 42, "checksum": CHECKSUM},
                     "finding": None,
+                    "inherited": [],
                 }
             ]
         },
@@ -58,7 +73,8 @@ class Verification(Shape):
     verified: bool
     effects: int = Field(description="How many effects were checked.")
     position: ChainPosition = Field(description="The last place up to which everything holds.")
-    finding: FindingShape | None
+    finding: FindingShape | None = Field(description="What does not hold in the world's own log.")
+    inherited: list[InheritedShape] = Field(description="What a fork has from its ancestors, the parent first.")
 
 
 # -- routes -------------------------------------------------------------------------------------------------
@@ -100,8 +116,9 @@ async def verification(
     full: Annotated[
         bool, Query(description="Also hold every text to the canonical profile, and every effect to its shape.")
     ] = False,
+    own: Annotated[bool, Query(description="Of a fork only its own log, not what it has from its ancestors.")] = False,
 ) -> Response:
-    """Check chain, query columns, order, requests, genesis and head.
+    """Check chain, query columns, order, requests, genesis and head; of a fork also its ancestors, each up to the fork.
 
     Order: times never decrease, causes lie in the past, no uuid and no req_id is repeated.
 
@@ -113,7 +130,7 @@ async def verification(
     if any(each.global_seq < begin.global_seq for each in noted):
         raise InvalidParameterError("head", f"it lies before the position in `from`, seq {begin.global_seq}")
     reader = services(request).store.reader
-    verdict = await verify_world(reader, check_world_name(world), start=begin, noted=noted, is_full=full)
+    verdict = await verify_world(reader, check_world_name(world), start=begin, noted=noted, is_full=full, is_own=own)
     finding = verdict.finding
     outcome = {
         "world_id": verdict.world_id,
@@ -124,5 +141,6 @@ async def verification(
             "checksum": verdict.position.checksum.hex(),
         },
         "finding": None if finding is None else {"global_seq": finding.global_seq, "what": finding.what},
+        "inherited": [part.told() for part in verdict.inherited],
     }
     return Response(orjson.dumps(outcome), 200, {"Cache-Control": "no-store"}, "application/json")

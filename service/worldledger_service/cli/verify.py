@@ -15,13 +15,13 @@ from worldledger_service.cli.connect import database, target, work
 from worldledger_service.cli.log import check_file, open_export
 from worldledger_service.cli.naming import not_found, whole_names
 from worldledger_service.cli.options import DatabaseUrl, Home, Json
-from worldledger_service.cli.output import Tell, json_list, progress_bar, put, say
+from worldledger_service.cli.output import Tell, counted, json_list, progress_bar, put, say
 from worldledger_service.cli.workers import processors, share_out
 from worldledger_service.garbage import relax_gc
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
-    from worldledger.chain import Position, Verdict
+    from worldledger.chain import Inherited, Position, Verdict
     from worldledger_service.settings import Settings
     from worldledger_service.store import Store
     from worldledger_service.store.spans import Hear, Span
@@ -67,6 +67,9 @@ def verify(
             help="Also hold every text to the canonical profile and every effect to its shape, as --file always does.",
         ),
     ] = False,
+    own: Annotated[
+        bool, typer.Option("--own", help="Of a fork only its own log, not what it has from its ancestors.")
+    ] = False,
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -85,10 +88,11 @@ def verify(
 ) -> None:
     """Verify worlds: chain, query columns, order, requests, genesis and head.
 
-    Order: times never go back, causes lie in the past, no uuid and no req_id comes again.
-    The exit code is 0 if everything holds, 1 if something was tampered with (world, seq and what differs are
-    named), 2 if a check could not be run. Keep what is printed as head elsewhere: given as --head later, it finds
-    even a log that was rewritten or cut off as a whole.
+    Order: times never go back, causes lie in the past, no uuid and no req_id comes again. Of a fork its ancestors are
+    verified, too, each up to the fork point; one that is verified by the same command is only compared there.
+    The exit code is 0 if everything holds, 1 if something was tampered with (world, seq and what differs are named)
+    or an ancestor is not there, 2 if a check could not be run. Keep what is printed as head elsewhere: given as
+    --head later, it finds even a log that was rewritten or cut off as a whole.
 
     Examples:
         worldledger verify --all
@@ -113,7 +117,7 @@ def verify(
         return
     with progress_bar("verifying", quiet=quiet or as_json) as tell, database(where) as url:
         workers = SpanWorkers(url, where.settings, min(_PROCESSES, processors()) if jobs is None else jobs)
-        run = _Run(names, noted, trusted, tell, is_full=full, workers=workers)
+        run = _Run(names, noted, trusted, tell, is_full=full, is_own=own, workers=workers)
         with json_list() if as_json else nullcontext() as item:
 
             def put_verdict(verdict: Verdict) -> None:
@@ -121,6 +125,8 @@ def verify(
                     item(_object(verdict))
                 elif not (quiet and verdict.verified):
                     put(_sentence(verdict, trusted))
+                    for part in () if quiet else verdict.inherited:
+                        put(_inherited(part))
 
             done = work(url, where.settings, lambda store: run.verify(store, put_verdict))
             run_blocking(done, loop_factory=uvloop.new_event_loop)
@@ -180,30 +186,34 @@ class _Run:
         tell: Tell,
         *,
         is_full: bool,
+        is_own: bool,
         workers: SpanWorkers,
     ) -> None:
         self._names = names
+        self._all: frozenset[str] = frozenset()
         self._noted = noted
         self._start = start
         self._is_full = is_full
+        self._is_own = is_own
         self._tell = tell
         self._workers = workers
         self._done: dict[str, int] = {}
-        self._total = 0
+        self._totals: dict[str, int] = {}
         self.verified = 0
         self.tampered = 0
+        self.unchecked = 0
         self.absent = 0
         self.findings: list[str] = []
 
     @property
     def count(self) -> int:
         """The number of worlds to verify."""
-        return self.verified + self.tampered + self.absent
+        return self.verified + self.tampered + self.unchecked + self.absent
 
     @property
     def code(self) -> int:
         """The exit code; a finding outweighs a world that could not be checked."""
-        return 1 if self.tampered else 2 if self.absent else 0
+        return 1 if self.tampered or self.unchecked else 2 if self.absent else 0
 
     async def verify(self, store: Store, put_verdict: Callable[[Verdict], None]) -> None:
         from worldledger_service.store.verification import every_world  # noqa: PLC0415
@@ -211,7 +221,8 @@ class _Run:
         relax_gc()
         names = self._names if self._noted or self._start.global_seq else await whole_names(store, self._names)
         names = names or [name async for name in every_world(store.reader)]
-        self._total = sum((await store.reader.head_seqs(names)).values()) - self._start.global_seq
+        self._all = frozenset(names)
+        self._totals = await store.reader.head_seqs(names)
         async for verdict in self._verdicts(store, names):
             if verdict is None:
                 self.absent += 1
@@ -220,7 +231,10 @@ class _Run:
             if verdict.verified:
                 self.verified += 1
                 continue
-            self.tampered += 1
+            if verdict.first_finding is None:
+                self.unchecked += 1
+            else:
+                self.tampered += 1
             if len(self.findings) < _REPEATED:
                 self.findings.append(_sentence(verdict, self._start))
 
@@ -251,8 +265,10 @@ class _Run:
                 noted=self._noted,
                 is_full=self._is_full,
                 start_name="--from",
-                progress=lambda done, _: self._advance(name, done),
+                progress=lambda done, total: self._advance(name, done, total),
                 workers=self._workers,
+                is_own=self._is_own,
+                elsewhere=self._all - {name},
             )
         except InvalidNameError as error:
             say(error.message)
@@ -261,10 +277,11 @@ class _Run:
             say(await not_found(store, name))
             return None
 
-    def _advance(self, name: str, done: int) -> None:
+    def _advance(self, name: str, done: int, total: int) -> None:
         self._done[name] = done
+        self._totals[name] = total
         checked = sum(self._done.values())
-        self._tell(checked, self._total, f"{checked} effects")
+        self._tell(checked, sum(self._totals.values()), f"{checked} effects")
 
 
 def _sum_up(run: _Run, *, findings: bool) -> None:
@@ -272,20 +289,39 @@ def _sum_up(run: _Run, *, findings: bool) -> None:
     if run.count == 0:
         say("there are no worlds to verify")
     elif run.count > 1:
-        if findings and run.count > run.tampered:
+        bad = run.tampered + run.unchecked
+        if findings and run.count > bad:
             for finding in run.findings:
                 say(finding)
-            if run.tampered > len(run.findings):
-                say(f"… and {run.tampered - len(run.findings)} more, see above")
+            if bad > len(run.findings):
+                say(f"… and {bad - len(run.findings)} more, see above")
+        unchecked = f", {run.unchecked} not checked to their beginning" if run.unchecked else ""
         absent = f", {run.absent} not found" if run.absent else ""
-        say(f"{run.verified} verified, {run.tampered} tampered{absent}")
+        say(f"{run.verified} verified, {run.tampered} tampered{unchecked}{absent}")
 
 
 def _sentence(verdict: Verdict, start: Position) -> str:
-    if verdict.finding is not None:
-        return f"TAMPERED {verdict.world_id} at seq {verdict.finding.global_seq}: {verdict.finding.what}"
+    finding = verdict.first_finding
+    if finding is not None:
+        before = "" if verdict.finding is not None else f" before its fork point, in {finding.world_id}"
+        return f"TAMPERED {verdict.world_id}{before} at seq {finding.global_seq}: {finding.what}"
     since = f" since seq {start.global_seq}" if start.global_seq else ""
-    return f"verified {verdict.world_id} {verdict.effects} effects{since}, head {verdict.position}"
+    own = f"{verdict.effects} effects{since}"
+    if verdict.missing is not None:
+        what = f"not checked: what {verdict.world_id} has from {verdict.missing.world_id}, which is not there"
+        return f"{what}; its own {own} hold, head {verdict.position}"
+    return f"verified {verdict.world_id} {own}, head {verdict.position}"
+
+
+def _inherited(part: Inherited) -> str:
+    what = {
+        "verified": f"verified {counted(part.effects, 'effect')}",
+        "compared": "compared the fork point",
+        "left out": "left out",
+        "missing": "not checked",
+        "tampered": "tampered",
+    }[part.state]
+    return f"  inherited from {part.world_id}: {what}, up to {part.until}"
 
 
 def _object(verdict: Verdict) -> dict[str, Any]:
@@ -299,6 +335,7 @@ def _object(verdict: Verdict) -> dict[str, Any]:
         "verified_through": reached.global_seq,
         "position": str(reached) if reached.global_seq else None,
         "finding": None if finding is None else {"global_seq": finding.global_seq, "what": finding.what},
+        "inherited": [part.told() for part in verdict.inherited],
     }
 
 
@@ -348,6 +385,7 @@ def verify_file(file: str, noted: list[Position], *, max_effect_bytes: int, as_j
                     "verified_through": head.global_seq,
                     "position": str(head),
                     "finding": None,
+                    "inherited": [],
                 }
             )
     elif not quiet:

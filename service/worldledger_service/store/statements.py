@@ -125,11 +125,6 @@ select w.world_uuid, e.checksum, e.sim_time, (e.effect ->> 'wall_time')::float8 
 left join effects e on e.world_id = w.world_id and e.global_seq = $2 where w.world_id = $1
 """
 
-CHECKSUM_AT = """
-select w.world_uuid, e.checksum, e.sim_time from worlds w
-left join effects e on e.world_id = w.world_id and e.global_seq = $2 where w.world_id = $1
-"""
-
 CHECKSUM_AT = "select checksum from effects where world_id = $1 and global_seq = $2"
 
 EFFECT_COLUMNS = ("world_id", "global_seq", "effect", "checksum", "kind", "source_id", "sim_time")

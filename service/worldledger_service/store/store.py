@@ -294,13 +294,12 @@ class Store:
 
     async def _verify_line(self, world: WorldRecord, progress: Progress | None, *, anyway: bool) -> bool:
         """Verify a world after its ancestors; return whether they hold. Raises TamperedError unless ``anyway``."""
-        for record in await self.states.line(world):
-            verdict = await verify_world(self.reader, record.world_id, noted=[record.head.position], progress=progress)
-            if verdict.finding is not None:
-                if not anyway:
-                    raise verdict.finding.error()
-                return False
-        return True
+        await self.states.line(world)  # each of them is there
+        verdict = await verify_world(self.reader, world.world_id, progress=progress)
+        finding = verdict.first_finding
+        if finding is not None and not anyway:
+            raise finding.error()
+        return finding is None
 
     async def time_authority(self, world_id: str, seq: int = MAX_INT) -> TimeAuthority:
         """Return a world's time authority after ``seq`` (by default the last effect), and whether it is silent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
 from dataclasses import replace
 from itertools import pairwise
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
-from worldledger.chain import ORIGIN, Finding, Position, Verdict, Verifier
-from worldledger.errors import EffectNotFoundError, WorldNotFoundError
-from worldledger.genesis import check_world_name, genesis_problem
+from worldledger.chain import ORIGIN, Finding, Inherited, InheritedState, Position, Verdict, Verifier
+from worldledger.errors import EffectNotFoundError, ParentMissingError, TamperedError, WorldNotFoundError
+from worldledger.genesis import MAX_DEPTH, ForkPoint, check_world_name, genesis_problem
 from worldledger.log_rules import Heard
 from worldledger.repeats import KEY_BYTES, Repeats
 from worldledger_service.store import statements
+from worldledger_service.store.lineage import check_parent, read_fork_point
 from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.records import WorldRecord
 from worldledger_service.store.request_rows import RequestRows, RequestsDigest, each_has_one_row
@@ -49,16 +50,50 @@ async def verify_world(
     progress: Progress | None = None,
     start_name: str = "from",
     workers: Workers | None = None,
+    is_own: bool = False,
+    elsewhere: Container[str] = (),
 ) -> Verdict:
-    """Verify one world from ``start`` to the head it has when the check begins.
+    """Verify one world from ``start`` to the head it has when the check begins; of a fork also what it has inherited.
 
     Looked at are every link of the chain, every query column, what each log obeys (`worldledger.log_rules`), the
     world's row against its genesis, its requests against the effects, the head against the last effect, and that
     nothing stands beyond the head. ``noted`` are positions that someone kept: the chain must pass through each.
     ``is_full`` also holds each text to the canonical profile and each effect to its shape, as a check of the world's
     export would. ``start_name`` is what findings call ``start``. ``workers`` share the work where the log is long.
+
+    Of each ancestor of a fork its uuid, the effect at the fork point, and its log and genesis up to there are verified.
+    With ``is_own``, or from a ``start`` on, they are left out. Of an ancestor in ``elsewhere``, which the caller
+    verifies for itself, only the uuid and the effect at the fork point are compared.
     Raises WorldNotFoundError if there is no trace of the world, and nobody kept a position of it.
     """
+    verdict = await _verify_own(
+        reader,
+        world_id,
+        start=start,
+        noted=noted,
+        is_full=is_full,
+        progress=progress,
+        start_name=start_name,
+        workers=workers,
+    )
+    if verdict.finding is not None:
+        return verdict
+    ancestors = _Ancestors(reader, is_full=is_full, progress=progress, before=verdict.effects)
+    return await ancestors.verified(verdict, elsewhere, left_out=is_own or start != ORIGIN)
+
+
+async def _verify_own(
+    reader: Reader,
+    world_id: str,
+    *,
+    start: Position,
+    noted: Iterable[Position],
+    is_full: bool,
+    progress: Progress | None,
+    start_name: str,
+    workers: Workers | None,
+) -> Verdict:
+    """Verify a world's own log; see `verify_world`."""
     log = _Log(reader, world_id, start, start_name, list(noted), is_full=is_full)
     verdict = await log.quickly(progress, workers)
     if verdict is not None:
@@ -241,15 +276,28 @@ class _Log:
             hears_repeats=uuids is not None,
         )
 
+    async def up_to(self, end: Position, progress: Progress | None) -> Verdict:
+        """Verify the effects up to a seq, which must have this checksum, and the genesis; nothing else."""
+        begun = await self._begin()
+        if isinstance(begun, Verdict):
+            return begun
+        verdict, _ = await self._read_effects(begun._replace(end=end), lambda _: None, progress)
+        return verdict
+
     async def _read(self, begun: _Begun, requests: RequestRows, progress: Progress | None) -> Verdict:
+        verdict, last = await self._read_effects(begun, requests.hear, progress)
+        return replace(verdict, finding=verdict.finding or _ending_problem(self._world_id, begun.extent, last))
+
+    async def _read_effects(
+        self, begun: _Begun, heard: Heard, progress: Progress | None
+    ) -> tuple[Verdict, bytes | None]:
+        """Verify the effects and the genesis; return the last text, too."""
         end = begun.end
-        with closing(self._verifier(begun, self._noted, requests.hear)) as verifier:
+        with closing(self._verifier(begun, self._noted, heard)) as verifier:
             last, problem = await self._feed(verifier, begun, progress)
             if problem is not None:
-                return Verdict(self._world_id, ORIGIN, 0, problem, end)
-            verdict = await asyncio.to_thread(verifier.finish, end)
-        finding = verdict.finding or _ending_problem(self._world_id, begun.extent, last)
-        return Verdict(self._world_id, verdict.position, verdict.effects, finding, end)
+                return Verdict(self._world_id, ORIGIN, 0, problem, end), last
+            return await asyncio.to_thread(verifier.finish, end), last
 
     async def _feed(
         self, verifier: Verifier, begun: _Begun, progress: Progress | None
@@ -273,6 +321,61 @@ class _Log:
                 if progress is not None:
                     progress(verifier.effects, total)
         return last, None
+
+
+class _Ancestors:
+    """Verifies what forks have from their ancestors. ``before`` effects were read when it begins."""
+
+    def __init__(self, reader: Reader, *, is_full: bool, progress: Progress | None, before: int) -> None:
+        self._reader = reader
+        self._is_full = is_full
+        self._progress = progress
+        self._before = before
+
+    async def verified(self, verdict: Verdict, elsewhere: Container[str], *, left_out: bool) -> Verdict:
+        """Add to the verdict on a fork's own log those on its ancestors, until one is not there or does not hold."""
+        parts: list[Inherited] = []
+        world_id, depth = verdict.world_id, MAX_DEPTH
+        while (point := await self._fork_point(world_id)) is not None:
+            until = Position(point.global_seq, bytes.fromhex(point.checksum))
+            part = Inherited(point.world_id, until, "left out")
+            if not left_out:
+                try:
+                    if point.depth > depth:
+                        raise Finding(world_id, 1, "it has as many ancestors as its fork, or more").error()
+                    await check_parent(self._reader, world_id, point)
+                except ParentMissingError:
+                    part = replace(part, state="missing")
+                except TamperedError as error:
+                    finding = Finding(world_id, error.details["global_seq"], error.details["what"])
+                    if world_id == verdict.world_id:
+                        return replace(verdict, finding=finding)
+                    part = replace(part, state="tampered", finding=finding)
+                else:
+                    part = await self._part(part, elsewhere)
+            parts.append(part)
+            if part.state != "verified":
+                break
+            world_id, depth = point.world_id, point.depth - 1
+        return replace(verdict, inherited=tuple(parts))
+
+    async def _part(self, part: Inherited, elsewhere: Container[str]) -> Inherited:
+        if part.world_id in elsewhere:
+            return replace(part, state="compared")
+        log = _Log(self._reader, part.world_id, ORIGIN, "from", [], is_full=self._is_full)
+        verdict = await log.up_to(part.until, self._tell)
+        self._before += verdict.effects
+        state: InheritedState = "verified" if verdict.finding is None else "tampered"
+        return replace(part, state=state, effects=verdict.effects, finding=verdict.finding)
+
+    def _tell(self, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(self._before + done, self._before + total)
+
+    async def _fork_point(self, world_id: str) -> ForkPoint | None:
+        for row in await self._reader.fetch(statements.WORLD_RULES, world_id):
+            return read_fork_point(world_id, row["fork_of"])
+        return None
 
 
 async def _cancelled(task: asyncio.Future[bool]) -> None:
