@@ -232,7 +232,7 @@ def _seconds(value: Any) -> float | None:
 
 def _must_be_live(table: Table) -> None:
     if table.record.live is None:
-        what = f"{table.game_id} is no live game: it can be looked at, and nobody plays it here"
+        what = f"{table.game_id} is no live game: it can be read, and is not played here"
         raise GameNotLiveError(what, game_id=table.game_id)
 
 

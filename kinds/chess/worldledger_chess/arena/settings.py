@@ -20,7 +20,7 @@ class ArenaSettings(BaseModel):
     max_games: int = Field(
         default=MAX_GAMES,
         ge=1,
-        description="Games in memory; beyond, those leave it that have ended, or that nobody plays or watches here.",
+        description="Most games in memory; beyond, ended ones are dropped, and those not played or watched here.",
     )
     watch_idle: float = Field(
         default=WATCH_IDLE,
@@ -30,22 +30,22 @@ class ArenaSettings(BaseModel):
     keep_ended: float = Field(
         default=3600.0,
         gt=0,
-        description="Seconds after which an ended game leaves memory that nobody asks for or watches.",
+        description="Seconds after which an ended game is dropped from memory if it is neither requested nor watched.",
     )
-    sweep_every: float = Field(default=60.0, gt=0, description="Seconds between two looks for such games.")
+    sweep_every: float = Field(default=60.0, gt=0, description="Seconds between two searches for such games.")
     allow_programs: bool = Field(
-        default=False, description="Whether who creates a game may name programs as its players (`uci:PATH`)."
+        default=False, description="Whether a new game may name programs as its players (`uci:PATH`)."
     )
     adopt: bool = Field(
         default=True,
-        description="Whether it looks after games of other processes that nobody looks after. One that may start "
+        description="Whether it looks after games of processes that no longer do. An arena that may start "
         "programs should not: their configurations may name any.",
     )
     scan_every: float = Field(
-        default=5.0, gt=0, description="Seconds between two looks for games that no process looks after."
+        default=5.0, gt=0, description="Seconds between two searches for games that no process looks after."
     )
-    scan_page: int = Field(default=1000, ge=1, le=100_000, description="Worlds that are looked at by one query.")
-    scan_pause: float = Field(default=0.5, gt=0, description="Seconds between two pages, once all were seen.")
+    scan_page: int = Field(default=1000, ge=1, le=100_000, description="Worlds that one query reads.")
+    scan_pause: float = Field(default=0.5, gt=0, description="Seconds between two pages, once all were read.")
     adopt_after: float = Field(
         default=5.0,
         ge=0,
