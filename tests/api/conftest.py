@@ -182,8 +182,24 @@ async def inhabited(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 @pytest.fixture
-async def played(client: httpx2.AsyncClient, services: Services) -> None:
+def played(request: pytest.FixtureRequest) -> None:
     """Have three games: one that ana lost, one that goes on between others, one that has not begun; and a sandbox."""
+    request.getfixturevalue("shared_played" if _shares(request) else "own_played")
+
+
+@pytest.fixture
+async def own_played(client: httpx2.AsyncClient, services: Services) -> None:
+    """Have the games for one test."""
+    await _play(client, services)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_played(shared_client: httpx2.AsyncClient, shared_app: FastAPI) -> None:
+    """Have the games for tests that only read them."""
+    await _play(shared_client, shared_app.state.services)
+
+
+async def _play(client: httpx2.AsyncClient, services: Services) -> None:
     moves = [moved(uci, 0.5 + n) for n, uci in enumerate(FOOLS_MATE)]
     await new_game(client, "g1", started(), *moves, mate(), experiment="trial")
     await new_game(client, "g2", started("cy", "ana"), moved("e2e4"), experiment="trial")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx2
+import pytest
 from worldledger_chess.api import shapes as played_shapes
 from worldledger_service.api.context import Services
 
@@ -10,6 +11,7 @@ from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started, walk_pa
 from .helpers import draft, problem
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_agents_are_listed_page_by_page(client: httpx2.AsyncClient, played: None) -> None:
     """Following rel=next gives every agent once, by name, with what it did in all worlds."""
     page = (await client.get("/v1/agents")).json()
@@ -28,6 +30,7 @@ async def test_agents_are_listed_page_by_page(client: httpx2.AsyncClient, played
     ]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_an_agent_s_stats_are_over_all_its_games(client: httpx2.AsyncClient, played: None) -> None:
     """The totals are AgentStats: games that go on are not played, times are over the moves that have one."""
     found = (await client.get("/v1/agents/ana/stats")).json()
@@ -74,6 +77,7 @@ async def test_agents_may_have_any_name(client: httpx2.AsyncClient, services: Se
         assert (response.status_code, response.json()["agent_id"]) == (200, name)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_an_unknown_agent_is_not_found(client: httpx2.AsyncClient, played: None) -> None:
     """An agent that never acted is not found, similar names are suggested; one that cannot be is refused."""
     for name in ("nobody", "Ana", "ana%20", "%F0%9F%99%82"):

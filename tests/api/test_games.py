@@ -16,6 +16,7 @@ from .chess import FOOLS_MATE, catch_up, moved, new_game, started, walk_pages
 from .helpers import problem
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_game_is_told_as_it_stands(client: httpx2.AsyncClient, played: None) -> None:
     """A game has the columns of the projection, which say how it stands and ended, and those of a Game."""
     found = (await client.get("/v1/games/g1")).json()
@@ -36,6 +37,7 @@ async def test_a_game_is_told_as_it_stands(client: httpx2.AsyncClient, played: N
         games_shapes.Game.model_validate(found)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_games_are_listed_and_filtered_page_by_page(client: httpx2.AsyncClient, played: None) -> None:
     """Following rel=next gives every game that was asked for once, by name."""
 
@@ -66,6 +68,7 @@ async def test_an_agent_that_plays_itself_has_the_game_once(client: httpx2.Async
     assert [game["game_id"] for game in (await client.get("/v1/games?agent=ana")).json()["games"]] == ["g"]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_moves_are_listed_in_order(client: httpx2.AsyncClient, played: None) -> None:
     """A game's moves come page by page, each with the projection's columns."""
     page = (await client.get("/v1/games/g1/moves")).json()
@@ -93,6 +96,7 @@ async def test_an_evaluation_is_told_as_json(client: httpx2.AsyncClient, service
     assert found["evaluation"] == {"cp": 31, "depth": 20}
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_what_is_no_game_is_not_found(client: httpx2.AsyncClient, played: None) -> None:
     """A world that is not there, or has no game, is no game; a name that cannot be is refused."""
     for path in ("", "/moves", "/moves?after_ply=3"):
