@@ -11,7 +11,7 @@ from worldledger_service.store import why as searching
 from worldledger_service.store.forking import NewFork
 from worldledger_service.store.why import Asked, Why, why
 
-from worldledger.causes import Link
+from worldledger.causes import Link, Place
 from worldledger.effects import EffectDraft
 from worldledger.errors import EffectNotFoundError
 from worldledger.genesis import NewWorld
@@ -168,9 +168,9 @@ async def test_a_request_of_many_leads_to_its_first(store: Store, log: EventLog)
         assert (seqs(found), links(found, 21)) == ([21, 2], [("request", 2)])
 
 
-def places(found: Why) -> list[tuple[str, int]]:
+def places(found: Why) -> list[Place]:
     """Return the places of the effects, in order."""
-    return [tuple(each.place) for each in found.effects]
+    return [each.place for each in found.effects]
 
 
 async def test_the_way_back_crosses_fork_points(store: Store, log: EventLog) -> None:
