@@ -15,7 +15,10 @@ from worldledger.causes import Link, Place
 from worldledger.effects import EffectDraft
 from worldledger.errors import EffectNotFoundError
 from worldledger.genesis import NewWorld
+from worldledger.intents import registration_draft
 from worldledger.moments import Moment
+from worldledger.observation import ObservationPolicy
+from worldledger.policies import policy_spec
 
 from .helpers import draft, guards_down
 
@@ -166,6 +169,27 @@ async def test_a_request_of_many_leads_to_its_first(store: Store, log: EventLog)
     for window in (1, 3, 1000):
         found = await search(store, log.world_id, 21, window=window)
         assert (seqs(found), links(found, 21)) == ([21, 2], [("request", 2)])
+
+
+async def test_more_agents_than_are_looked_at(store: Store, log: EventLog) -> None:
+    """What was shown is known for the agents that decided last; of the others the view is linked, and that is said."""
+    names = [f"agent-{n:02}" for n in range(searching.MOST_AGENTS + 2)]
+    spec = policy_spec(ObservationPolicy())
+    await log.append_all([registration_draft(name, spec) for name in names], system=True)
+    made = await log.append_all(
+        [draft(kind="EntityCreated", payload={"entity_id": "gate", "entity_data": {}}), draft()]
+    )
+    gate, view_seq = (receipt.global_seq for receipt in made)
+    decided = {"intent": "Custom", "context_seq": view_seq}
+    said = await log.append_all([draft(source_id=name, source_metadata=decided) for name in reversed(names)])
+    last = said[-1].global_seq
+    found = await search(store, log.world_id, last, depth=1)
+    assert links(found, last) == [("context", view_seq), ("context", gate)]
+    (note,) = found.notes
+    assert note.startswith("10 agents decided something in the window")
+    forward = await search(store, log.world_id, gate, depth=1, direction="forward", width=100)
+    shown = {seq for kind, seq in links(forward, gate) if kind == "context"}
+    assert shown == {receipt.global_seq for receipt in said[: searching.MOST_AGENTS]}
 
 
 def places(found: Why) -> list[Place]:

@@ -46,6 +46,8 @@ MOST_EFFECTS: Final = 10_000
 MOST_WINDOW: Final = 20_000
 #: Most agents whose views are made again, the ones nearest to the effect first.
 MOST_AGENTS: Final = 8
+#: Effects that are folded in one go, aside: others wait for their turn there, too.
+_AT_ONCE: Final = 500
 #: Most effects with a cause that are looked at after the window.
 MOST_TOLD: Final = 4_000
 
@@ -215,8 +217,13 @@ class _Search:
         stretch = self._stretches[world_id] = _Stretch(Window(world_id), from_seq, to_seq)
         if rows and from_seq > 1:
             await self._begin_request(stretch, rows[0].source_id, effects[0].get("req_id"))
-        seqs = [row.global_seq for row in rows]
-        await self._store.aside.run(partial(self._fill, stretch, dict(zip(seqs, effects, strict=True)), fold))
+        aside = self._store.aside.run
+        replay = None if fold is None else await aside(partial(_Replay, fold, self._agents(effects)))
+        taken = [(row.global_seq, effect) for row, effect in zip(rows, effects, strict=True)]
+        for start in range(0, len(taken), _AT_ONCE):
+            await aside(partial(_fill, stretch.window, replay, taken[start : start + _AT_ONCE]))
+        if replay is not None:
+            self._notes += replay.notes()
         return stretch
 
     async def _begin_request(self, stretch: _Stretch, source_id: str, req_id: Any) -> None:
@@ -227,24 +234,6 @@ class _Search:
         for row in await self._store.reader.fetch(statements.KNOWN_REQUESTS, world_id, [source_id], [req_id]):
             if row["first_seq"] < stretch.from_seq:
                 stretch.window.begin_request(source_id, req_id, row["first_seq"], stretch.from_seq - 1)
-
-    def _fill(self, stretch: _Stretch, effects: Mapping[int, dict[str, Any]], fold: Fold | None) -> None:
-        """Fold effects, if there is a state to begin with, and let the window take them."""
-        seen: dict[int, _Seen] = {}
-        if fold is not None:
-            if stretch.from_seq == fold.seq == 1:  # what a world begins with comes of its genesis
-                seen[1] = _Seen(None, {}, frozenset(fold.state.entities))
-            replay = _Replay(fold, self._agents(list(effects.values())))
-            try:
-                for seq, effect in effects.items():
-                    if seq > fold.seq:
-                        seen[seq] = replay.apply(effect)
-            except Exception as error:  # noqa: BLE001 - what is stored may be forged, and no effect at all
-                why = error.message if isinstance(error, SimulationError) else "the log cannot be folded"
-                self._notes.append(f"touched entities and views are known only to seq {replay.seq}: {why}")
-            self._notes += replay.notes()
-        for seq, effect in effects.items():
-            stretch.window.take(seq, effect, *seen.get(seq, _NOTHING))
 
     def _agents(self, effects: Sequence[dict[str, Any]]) -> list[str]:
         """Return the agents whose views something was made from, those nearest to the effect first."""
@@ -342,17 +331,24 @@ class _Replay:
         self._views = Views(self._fold)
         self._agents = frozenset(agents)
         self._failed: dict[str, Exception] = {}
+        self._broken: Exception | None = None
         for agent_id in agents:
             if agent_id in fold.state.metadata["agents"]:
                 self._attach(agent_id)
 
-    @property
-    def seq(self) -> int:
-        """Where it stands."""
-        return self._fold.seq
+    def apply(self, seq: int, effect: dict[str, Any]) -> _Seen:
+        """Fold the next effect. Nothing is known of one that cannot be folded, and of all after it."""
+        if seq == self._fold.seq == 1:  # what a world begins with comes of its genesis
+            return _Seen(None, {}, frozenset(self._fold.state.entities))
+        if self._broken is not None or seq <= self._fold.seq:
+            return _NOTHING
+        try:
+            return self._apply(effect)
+        except Exception as error:  # noqa: BLE001 - what is stored may be forged, and no effect at all
+            self._broken = error
+            return _NOTHING
 
-    def apply(self, effect: dict[str, Any]) -> _Seen:
-        """Fold the next effect. Raises as `Fold.apply`."""
+    def _apply(self, effect: dict[str, Any]) -> _Seen:
         shown: dict[str, Collection[str]] = {}
         alike: dict[tuple[int, ...], Collection[str]] = {}  # agents that see the same share patches and events
         for agent_id, delta, _ in self._views.apply(effect, digests=False):  # type: ignore[arg-type]
@@ -366,9 +362,14 @@ class _Replay:
         return _Seen(touched, shown, frozenset(self._fold.state.entities) if touched is None else ())
 
     def notes(self) -> list[str]:
-        """Return which agents' policies failed."""
+        """Return what could not be folded, and which agents' policies failed."""
+        found = []
+        if self._broken is not None:
+            why = self._broken.message if isinstance(self._broken, SimulationError) else "the log cannot be folded"
+            found.append(f"touched entities and views are known only to seq {self._fold.seq}: {why}")
         failed = {**self._failed, **self._views.failed}
-        return [f"what {agent_id} was shown is not known: {error}" for agent_id, error in sorted(failed.items())]
+        found += [f"what {agent_id} was shown is not known: {error}" for agent_id, error in sorted(failed.items())]
+        return found
 
     def _attach(self, agent_id: str) -> None:
         try:
@@ -379,6 +380,12 @@ class _Replay:
     def _names(self, agent_id: str, shown: Collection[str] | None) -> Collection[str]:
         """Return the entities that were shown: all of a view that was replaced."""
         return frozenset(self._views.view(agent_id).visible_entities) if shown is None else shown
+
+
+def _fill(window: Window, replay: _Replay | None, effects: Iterable[tuple[int, dict[str, Any]]]) -> None:
+    """Let a window take effects, with what folding them says."""
+    for seq, effect in effects:
+        window.take(seq, effect, *(_NOTHING if replay is None else replay.apply(seq, effect)))
 
 
 def _read(text: bytes) -> dict[str, Any]:
