@@ -18,6 +18,8 @@ from worldledger.errors import EmbeddedServerError
 
 from .helpers import User, gone, python_for, sql, wait_for
 
+pytestmark = pytest.mark.xdist_group("embedded")
+
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
 
 

@@ -17,6 +17,8 @@ from worldledger.errors import EmbeddedServerError
 
 from .helpers import User, gone, sql, sql_at, wait_for
 
+pytestmark = pytest.mark.xdist_group("embedded")
+
 
 def test_first_user_makes_the_cluster(home: Path) -> None:
     """The first attach to an absent home sets everything up; rows are there when the server has ended and returned."""
