@@ -129,7 +129,7 @@ def test_pure_modules_may_be_used(folder: Path) -> None:
         ("broken:Words", "cannot be read"),
         ("failing:Words", r"cannot be loaded \(ZeroDivisionError"),
         ("nameless:Words", "lacks name"),
-        ("other:Words", "a projection named 'games' already, worldledger_chess.projections.games:Games"),
+        ("other:Words", "a projection named 'entities' already, worldledger_projections.entities:Entities"),
         ("unkeyed:Words", "columns and key begin with world_id"),
     ],
 )
@@ -139,7 +139,7 @@ def test_what_is_no_projection_is_told(folder: Path, place: str, what: str) -> N
     (folder / "broken.py").write_text("def")
     (folder / "failing.py").write_text(f"1 / 0\n{WORDS}")
     (folder / "nameless.py").write_text(WORDS.replace('name = "words"', ""))
-    (folder / "other.py").write_text(WORDS.replace('"words"', '"games"', 1))
+    (folder / "other.py").write_text(WORDS.replace('"words"', '"entities"', 1))
     (folder / "unkeyed.py").write_text(WORDS.replace('key = ("world_id", ', "key = ("))
     with pytest.raises(InvalidProjectionError, match=what) as caught:
         known(place)

@@ -68,11 +68,6 @@ class Home:
         return self.path / "supervisor.lock"
 
     @property
-    def state_file(self) -> Path:
-        """The file with the state of the server."""
-        return self.path / "server.json"
-
-    @property
     def server_log(self) -> Path:
         """PostgreSQL's log."""
         return self.path / "logs" / "postgres.log"
