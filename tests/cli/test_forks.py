@@ -163,3 +163,18 @@ def test_verify_names_a_parent_that_is_not_there(on: Cli, database_url: str) -> 
     assert result.err.endswith("worldledger: 1 verified, 0 tampered, 1 not checked to their beginning\n")
     assert on("verify", "grandchild").out.startswith("not checked: what grandchild has from bazaar, ")
     assert on("verify", "child", "--own").code == 0
+
+
+@pytest.mark.usefixtures("line")
+def test_worlds_as_a_tree(on: Cli, database_url: str) -> None:
+    """`worlds --tree` draws forks under their parents, by fork point, and marks those whose parent is not here."""
+    on("fork", "bazaar", "--at", "2", "--as", "early")
+    record(database_url, "other", BAZAAR)
+    drawn = "bazaar 7 effects\n├ early from seq 2 2 effects\n└ child from seq 6 2 effects\n"
+    drawn += "  └ grandchild from seq 2 2 effects\nother 7 effects\n"
+    assert on("worlds", "--tree") == (0, drawn, "")
+    origins = {world["world_id"]: world["fork_of"] for world in json.loads(on("worlds", "--json").out)}
+    assert (origins["other"], origins["grandchild"]["world_id"], origins["grandchild"]["depth"]) == (None, "child", 2)
+    tables = ("effects", "requests", "snapshots", "heads", "worlds")
+    tamper(database_url, *(f"delete from {table} where world_id = 'bazaar'" for table in tables))
+    assert on("worlds", "--tree").out.splitlines()[0] == "child from seq 6 of bazaar, which is not here 2 effects"

@@ -18,6 +18,10 @@ Piece = tuple[str, str]
 _MOST: Final = 160
 #: No column is made narrower than this so that others fit.
 _NARROWEST: Final = 8
+#: Columns of a tree that is not shown on a terminal.
+COLUMNS: Final = 80
+#: Most columns of the lines that lead to a node of a tree: the rest is for the node.
+_MOST_INDENT: Final = 40
 #: Lines that are written at once.
 _AT_ONCE: Final = 500
 _STYLES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -42,6 +46,29 @@ def _painted(piece: Piece, *, coloured: bool) -> str:
 
 def _write(lines: list[str]) -> None:
     put_bytes("".join(lines).encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+
+
+def guide(text: str) -> Piece:
+    """Return the lines that lead to a node of a tree, cut at their beginning if it lies very deep."""
+    return (text if len(text) <= _MOST_INDENT else "…" + text[1 - _MOST_INDENT :], "dim")
+
+
+def cut_line(line: list[Piece], most: int) -> list[Piece]:
+    """Return a line, cut after so many columns."""
+    line = [(plain(text), style) for text, style in line]
+    if sum(width(text) for text, _ in line) <= most:
+        return line
+    kept: list[Piece] = []
+    left = most - 1
+    for text, style in line:
+        shown = text
+        while width(shown) > left:
+            shown = shown[:-1]
+        kept.append((shown, style))
+        left -= width(shown)
+        if shown != text:
+            break
+    return [*kept, ("…", "")]
 
 
 def screen_width() -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.layout import Piece, put_lines, screen_width, width
+from worldledger_service.cli.layout import COLUMNS, Piece, cut_line, guide, put_lines, screen_width
 from worldledger_service.cli.moments import moment_rule, place_of, read_moment
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Home, World
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store
     from worldledger_service.store.why import Found, Why
 
-#: Columns of a tree that is not shown on a terminal.
-_COLUMNS: Final = 80
-#: Most columns of the lines that lead to an effect: the rest is for the effect.
-_MOST_INDENT: Final = 40
 _STYLES: Final[dict[LinkKind, str]] = {"told": "green", "request": "cyan", "context": "yellow", "same entity": "dim"}
 
 
@@ -97,9 +93,9 @@ def show_why(
 def _page(found: Why) -> Iterator[list[Piece]]:
     what = "back to what it came of" if found.asked.direction == "back" else "forward to what came of it"
     yield [(found.root.world_id, "bold"), (f" seq {found.root.global_seq}, {what}", "")]
-    most = screen_width() or _COLUMNS
+    most = screen_width() or COLUMNS
     for line in _Tree(found).lines():
-        yield _fitted(line, most)
+        yield cut_line(line, most)
     yield from ([(note, "dim")] for note in _remarks(found))
 
 
@@ -129,11 +125,11 @@ class _Tree:
             each = self._by_place[link.place]
             is_here = self._parents.get(link.place) == node.place and link.place not in drawn
             drawn.add(link.place)
-            yield [_guide(indent + ("└ " if last else "├ ")), *self._link(link, each, is_here=is_here)]
+            yield [guide(indent + ("└ " if last else "├ ")), *self._link(link, each, is_here=is_here)]
             if is_here:
                 yield from self._below(each.node, indent + ("  " if last else "│ "))
         if more:
-            yield [_guide(indent + "└ "), (f"… more: {more}", "dim")]
+            yield [guide(indent + "└ "), (f"… more: {more}", "dim")]
 
     def _link(self, link: Link, each: Found, *, is_here: bool) -> list[Piece]:
         entities: list[Piece] = [(f" {', '.join(map(plain, link.entities))}", "dim")] if link.entities else []
@@ -164,28 +160,6 @@ class _Tree:
         if each.problem is not None:
             line.append((f" {each.problem}", "red"))
         return line
-
-
-def _guide(text: str) -> Piece:
-    return (text if len(text) <= _MOST_INDENT else "…" + text[1 - _MOST_INDENT :], "dim")
-
-
-def _fitted(line: list[Piece], most: int) -> list[Piece]:
-    """Return a line, cut after so many columns."""
-    line = [(plain(text), style) for text, style in line]
-    if sum(width(text) for text, _ in line) <= most:
-        return line
-    kept: list[Piece] = []
-    left = most - 1
-    for text, style in line:
-        shown = text
-        while width(shown) > left:
-            shown = shown[:-1]
-        kept.append((shown, style))
-        left -= width(shown)
-        if shown != text:
-            break
-    return [*kept, ("…", "")]
 
 
 def _remarks(found: Why) -> Iterator[str]:

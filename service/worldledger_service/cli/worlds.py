@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,15 +11,15 @@ import typer
 from worldledger.errors import FileRefusedError, InvalidConfigError, InvalidEffectError
 from worldledger.kinds import DEFAULT, parts
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.layout import put_rows
+from worldledger_service.cli.layout import COLUMNS, Piece, cut_line, guide, put_lines, put_rows, screen_width
 from worldledger_service.cli.naming import exact_world, no_experiment
 from worldledger_service.cli.options import DatabaseUrl, Home, Json, World
-from worldledger_service.cli.output import json_list, plain, put, put_bytes, say
+from worldledger_service.cli.output import counted, json_list, plain, put, put_bytes, say
 
 if TYPE_CHECKING:
     from worldledger.chain import Finding
     from worldledger.config import OrchestratorConfig
-    from worldledger.genesis import NewWorld
+    from worldledger.genesis import ForkPoint, NewWorld
     from worldledger.staleness import Threshold, WorldStaleness
     from worldledger_service.store import Store, WorldRecord
 
@@ -32,6 +33,7 @@ def list_worlds(
         str | None, typer.Option("--experiment", metavar="NAME", help="Only the worlds of this experiment.")
     ] = None,
     as_json: Json = False,
+    as_tree: Annotated[bool, typer.Option("--tree", help="Draw forks under their parents.")] = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
@@ -42,11 +44,14 @@ def list_worlds(
     Examples:
         worldledger worlds --experiment first
         worldledger worlds --json | jq -r '.[].world_id'
+        worldledger worlds --tree
     """
+    if as_json and as_tree:
+        raise typer.BadParameter("give one of --json and --tree; --json has fork_of")
     unreadable: list[Finding] = []
     with_store(
         target(ctx, database_url, home),
-        lambda store: (_as_json if as_json else _as_table)(store, experiment, unreadable),
+        lambda store: (_as_json if as_json else _as_tree if as_tree else _as_table)(store, experiment, unreadable),
     )
     for finding in unreadable:
         say(finding.error().message)
@@ -54,10 +59,75 @@ def list_worlds(
         raise typer.Exit(1)
 
 
+async def _with_origins(
+    store: Store, experiment: str | None, unreadable: list[Finding]
+) -> AsyncIterator[tuple[WorldRecord, ForkPoint | None]]:
+    """Return the worlds by name, each with where it begins if it is a fork."""
+    from worldledger.chain import Finding  # noqa: PLC0415
+
+    after = ""
+    while page := await store.worlds(experiment=experiment, after=after, limit=500):
+        origins = await store.fork_points([world.world_id for world in page])
+        for world in page:
+            origin = origins.get(world.world_id)
+            if isinstance(world, Finding):
+                unreadable.append(world)
+            elif isinstance(origin, Finding):
+                unreadable.append(origin)
+            else:
+                yield world, origin
+        after = page[-1].world_id
+
+
 async def _as_json(store: Store, experiment: str | None, unreadable: list[Finding]) -> None:
     with json_list() as item:
-        async for world in store.every_world(experiment=experiment, unreadable=unreadable.append):
-            item(world.model_dump(mode="json"))
+        async for world, origin in _with_origins(store, experiment, unreadable):
+            fork_of = None if origin is None else origin.model_dump(mode="json")
+            item({**world.model_dump(mode="json"), "fork_of": fork_of})
+
+
+async def _as_tree(store: Store, experiment: str | None, unreadable: list[Finding]) -> None:
+    """Draw the worlds under their parents. All of their names are held in memory."""
+    nodes = {
+        world.world_uuid: _Node(world, origin) async for world, origin in _with_origins(store, experiment, unreadable)
+    }
+    roots: list[_Node] = []
+    for node in nodes.values():
+        parent = None if node.origin is None else nodes.get(node.origin.world_uuid)
+        (roots if parent is None else parent.forks).append(node)
+    if not nodes:
+        await _say_none(store, experiment)
+    most = screen_width() or COLUMNS
+    put_lines(cut_line(line, most) for root in roots for line in _drawn(root, "", ""))
+
+
+class _Node:
+    """A world in the tree, with its forks."""
+
+    def __init__(self, world: WorldRecord, origin: ForkPoint | None) -> None:
+        self.world_id = world.world_id
+        self.head_seq = world.head_seq
+        self.origin = origin
+        self.forks: list[_Node] = []
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Its place among the forks of one world: by fork point and name."""
+        return 0 if self.origin is None else self.origin.global_seq, self.world_id
+
+
+def _drawn(node: _Node, lead: str, indent: str) -> Iterator[list[Piece]]:
+    """Draw a world and its forks; ``lead`` is before it, ``indent`` before what is below."""
+    line: list[Piece] = [guide(lead)] if lead else []
+    line.append((node.world_id, "bold"))
+    if node.origin is not None:
+        line.append((f" from seq {node.origin.global_seq}", "dim"))
+        if not lead:
+            line.append((f" of {node.origin.world_id}, which is not here", "yellow"))
+    yield [*line, (f" {counted(node.head_seq, 'effect')}", "dim")]
+    for number, fork in enumerate(sorted(node.forks, key=lambda fork: fork.place), 1):
+        last = number == len(node.forks)
+        yield from _drawn(fork, indent + ("└ " if last else "├ "), indent + ("  " if last else "│ "))
 
 
 async def _as_table(store: Store, experiment: str | None, unreadable: list[Finding]) -> None:
@@ -73,11 +143,15 @@ async def _as_table(store: Store, experiment: str | None, unreadable: list[Findi
         first = False
         after = page[-1].world_id
     if first:
-        if experiment is not None and await store.experiments():
-            say(await no_experiment(store, experiment))
-            return
-        where = "" if experiment is None else f" in the experiment {experiment!r}"
-        say(f"there are no worlds{where}; make one with `worldledger world create`, or see `worldledger import --help`")
+        await _say_none(store, experiment)
+
+
+async def _say_none(store: Store, experiment: str | None) -> None:
+    if experiment is not None and await store.experiments():
+        say(await no_experiment(store, experiment))
+        return
+    where = "" if experiment is None else f" in the experiment {experiment!r}"
+    say(f"there are no worlds{where}; make one with `worldledger world create`, or see `worldledger import --help`")
 
 
 def _row(world: WorldRecord) -> tuple[str, ...]:

@@ -125,6 +125,12 @@ select w.world_uuid, e.checksum, e.sim_time, (e.effect ->> 'wall_time')::float8 
 left join effects e on e.world_id = w.world_id and e.global_seq = $2 where w.world_id = $1
 """
 
+#: Where those of some worlds ($1) begin that are forks.
+FORK_POINTS = """
+select world_id, effect -> 'payload' ->> 'fork_of' as fork_of from effects
+where world_id = any($1::text[]) and global_seq = 1 and (effect -> 'payload' ->> 'fork_of') is not null
+"""
+
 CHECKSUM_AT = "select checksum from effects where world_id = $1 and global_seq = $2"
 
 EFFECT_COLUMNS = ("world_id", "global_seq", "effect", "checksum", "kind", "source_id", "sim_time")

@@ -24,10 +24,11 @@ from worldledger.errors import (
     EffectTooLargeError,
     InvalidConfigError,
     StoreUnavailableError,
+    TamperedError,
     WorldExistsError,
     WorldNotFoundError,
 )
-from worldledger.genesis import NewWorld, check_world_name, genesis_draft
+from worldledger.genesis import ForkPoint, NewWorld, check_world_name, genesis_draft
 from worldledger.lru import Lru
 from worldledger.moments import HEAD, Moment
 from worldledger.names import namesakes, taken
@@ -55,6 +56,7 @@ from worldledger_service.store.forking import NewFork, TakenMeanwhileError, make
 from worldledger_service.store.holding import Holding
 from worldledger_service.store.identity import Uuids
 from worldledger_service.store.import_snapshots import ImportSnapshots
+from worldledger_service.store.lineage import read_fork_point
 from worldledger_service.store.outages import Outages, is_worth_retrying, retrying
 from worldledger_service.store.reader import Reader, storable
 from worldledger_service.store.records import Head, WorldRecord
@@ -488,6 +490,19 @@ class Store:
         else:
             rows = await self.reader.fetch(statements.EXPERIMENT_WORLDS, after, limit, experiment)
         return [WorldRecord.of(row) for row in rows]
+
+    async def fork_points(self, world_ids: Sequence[str]) -> dict[str, ForkPoint | Finding]:
+        """Return where those of the worlds begin that are forks; a finding where that cannot be read."""
+        found: dict[str, ForkPoint | Finding] = {}
+        for row in await self.reader.fetch(statements.FORK_POINTS, world_ids):
+            try:
+                origin = read_fork_point(row["world_id"], row["fork_of"])
+            except TamperedError as error:
+                found[row["world_id"]] = Finding(row["world_id"], 1, error.details["what"])
+            else:
+                if origin is not None:
+                    found[row["world_id"]] = origin
+        return found
 
     async def every_world(
         self, *, experiment: str | None = None, unreadable: Callable[[Finding], object] | None = None
