@@ -144,6 +144,13 @@ class ParentMissingError(SimulationError):
     code = "parent_missing"
 
 
+class RerunConflictError(SimulationError):
+    """Somebody else wrote to a fork while it was run on."""
+
+    code = "rerun_conflict"
+    recovery = RecoveryAction.RETRY
+
+
 class UnknownRulesetError(SimulationError):
     """A world names a ruleset that is not installed; details: ``known``."""
 

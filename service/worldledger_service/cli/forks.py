@@ -1,20 +1,26 @@
-"""``worldledger fork``: a world that goes on from another one's state at some moment."""
+"""``worldledger fork``: a world that goes on from another one's state at some moment; ``rerun``: run on in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from worldledger.errors import InvalidEffectError
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.moments import At, one_moment
+from worldledger_service.cli.moments import HEAD, At, one_moment, read_moment
 from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
-from worldledger_service.cli.output import counted, effects, progress_bar, put, put_bytes
+from worldledger_service.cli.output import counted, effects, plain, progress_bar, put, put_bytes
 
 if TYPE_CHECKING:
+    from worldledger.effects import EffectDraft
     from worldledger_service.store import Store, WorldRecord
+    from worldledger_service.store.rerunning import Report
 
 
 def fork(
@@ -109,3 +115,127 @@ def _changes(given: Sequence[str]) -> dict[str, Any]:
         except orjson.JSONDecodeError:
             changes[path] = value
     return changes
+
+
+# -- rerun ---------------------------------------------------------------------------------------------------
+
+
+def rerun(
+    ctx: typer.Context,
+    fork: Annotated[str, typer.Argument(metavar="FORK", help="The name of a fork.", show_default=False)],
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until", metavar="MOMENT", help="Up to this moment of the parent.", show_default="the parent's head"
+        ),
+    ] = None,
+    skip: Annotated[
+        list[int] | None,
+        typer.Option("--skip", metavar="SEQ", help="Leave out this effect of the parent; may be given several times."),
+    ] = None,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replace",
+            metavar="SEQ=FILE",
+            help="Submit what a JSON file has (kind, payload or both) in place of this effect of the parent.",
+        ),
+    ] = None,
+    play: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            metavar="MODULE:FUNCTION",
+            help="Ask a function of yours what an agent does instead: function(agent_id, view, {kind, payload}).",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Run on in a fork: submit what its parent got from outside after the fork point, in order, to be decided again.
+
+    That is the intents of agents and the effects of engines, with their recorded times; staleness, quotas and
+    latency are off. What the fork's state refuses is named, and where its state first differs from the
+    parent's. Agents would perhaps have acted otherwise: this shows what the recorded actions lead to. The
+    same command again goes on where it was stopped.
+
+    Examples:
+        worldledger rerun rich
+        worldledger rerun rich --until turn:20 --skip 412
+        worldledger rerun rich --with my_policies:cautious --json
+    """
+    end = HEAD if until is None else read_moment(until, "--until")
+    replaced = dict(map(_replacement, replace or []))
+    playing = None if play is None else _function(play)
+
+    async def work(store: Store) -> Report:
+        from worldledger_service.store.rerunning import Asked  # noqa: PLC0415 - slow to load
+
+        world = await exact_world(store, fork)
+        asked = Asked(frozenset(skip or ()), replaced, playing)
+        with progress_bar(f"running on in {fork}", quiet=quiet) as tell:
+            return await store.rerun(world.world_id, until=end, asked=asked, progress=effects(tell))
+
+    report = with_store(target(ctx, database_url, home), work)
+    if as_json:
+        import orjson  # noqa: PLC0415
+
+        put_bytes(
+            orjson.dumps(report, option=orjson.OPT_SERIALIZE_DATACLASS, default=lambda each: each._asdict()) + b"\n"
+        )
+    else:
+        put("\n".join(_told(report)))
+
+
+def _told(report: Report) -> Iterator[str]:
+    """Say what became of a rerun."""
+    span = f"seq {report.after_seq + 1} to {report.until_seq} of {report.parent}"
+    yield f"ran on in {report.world_id}: {span}, head {report.head_seq}"
+    if report.resumed_after is not None:
+        yield f"  went on after seq {report.resumed_after}, which an earlier rerun had come to"
+    more = f", {len(report.newly_accepted)} of them refused in the parent" if report.newly_accepted else ""
+    yield f"  {counted(report.issued, 'draft')} submitted, {report.accepted} accepted{more}, {report.refused} refused"
+    if report.left_out:
+        kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in report.left_out.items())
+        yield f"  not submitted: {kinds}"
+    if report.differs_at is not None:
+        yield f"  the states first differ after seq {report.differs_after}, at {plain(report.differs_at)}"
+    elif report.resumed_after is None:
+        yield "  the states are alike to the end"
+    for refusal in report.refusals:
+        yield f"  refused: seq {refusal.seq} {plain(refusal.kind)} of {plain(refusal.source_id)}: {plain(refusal.reason)}"
+    if report.refused > len(report.refusals):
+        yield f"  … and {report.refused - len(report.refusals)} more"
+
+
+def _replacement(text: str) -> tuple[int, EffectDraft]:
+    """Read SEQ=FILE. Raises BadParameter."""
+    from worldledger_service.store.rerunning import read_replacement  # noqa: PLC0415
+
+    seq, sign, file = text.partition("=")
+    if not sign or not seq.isdecimal():
+        raise typer.BadParameter(f"{text!r} is not SEQ=FILE", param_hint="'--replace'")
+    try:
+        return int(seq), read_replacement(Path(file).read_bytes())
+    except OSError as error:
+        what = f"{file} cannot be read ({error.strerror or error})"
+        raise typer.BadParameter(what, param_hint="'--replace'") from None
+    except InvalidEffectError as error:
+        raise typer.BadParameter(f"{file}: {error.reason}", param_hint="'--replace'") from None
+
+
+def _function(place: str) -> Any:
+    """Load a function of the user's. Raises BadParameter."""
+    module, _, name = place.partition(":")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # as `python -m` has it: the file may lie in this folder
+    try:
+        found = getattr(import_module(module), name, None)
+    except Exception as error:  # noqa: BLE001 - a user's module may raise anything
+        what = f"{module} cannot be loaded ({type(error).__name__}: {error})"
+        raise typer.BadParameter(what, param_hint="'--with'") from None
+    if not callable(found):
+        raise typer.BadParameter(f"the module {module} has no function {name}", param_hint="'--with'")
+    return found

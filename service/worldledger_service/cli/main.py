@@ -99,6 +99,7 @@ def make_app() -> typer.Typer:
     commands.add("log", log.show_log)
     commands.add("sql", sql.query)
     commands.add("fork", forks.fork)
+    commands.add("rerun", forks.rerun)
     commands.add("state", state.show_state)
     commands.add("view", view.show_view)
     commands.add("diff", state.show_diff)

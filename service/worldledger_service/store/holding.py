@@ -212,6 +212,13 @@ class Holding:
                     told[key] = HeldAt(row["tick"], row["place"], again=True)
             return told
 
+    async def renumber(self, world_id: str) -> None:
+        """Go on with the tick after the last one that the log has, where ticks were not closed by this."""
+        async with self._pool.acquire() as connection:
+            tick = await next_tick(connection, world_id)
+            if tick is not None:
+                await connection.execute(statements.OPEN_NEXT_TICK, world_id, *tick)
+
     async def close(self) -> None:
         """Hold the waiting intents."""
         while self._tasks:

@@ -23,6 +23,7 @@ from worldledger.effects import EffectDraft
 from worldledger.errors import (
     EffectTooLargeError,
     InvalidConfigError,
+    MomentNotFoundError,
     StoreUnavailableError,
     TamperedError,
     WorldExistsError,
@@ -34,7 +35,7 @@ from worldledger.moments import HEAD, Moment
 from worldledger.names import namesakes, taken
 from worldledger.near import meant, near
 from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
-from worldledger.time_authority import TimeAuthority
+from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger_service.database.engine import connect_pool
 from worldledger_service.database.revision import require_current, revision_state
 from worldledger_service.settings import Settings
@@ -60,6 +61,7 @@ from worldledger_service.store.lineage import read_fork_point
 from worldledger_service.store.outages import Outages, is_worth_retrying, retrying
 from worldledger_service.store.reader import Reader, storable
 from worldledger_service.store.records import Head, WorldRecord
+from worldledger_service.store.rerunning import Asked, RecordedTimes, Report, Rerun
 from worldledger_service.store.sealing import Sealer
 from worldledger_service.store.snapshots import SnapshotRecord
 from worldledger_service.store.snapshotter import Snapshotter
@@ -302,6 +304,39 @@ class Store:
         if finding is not None and not anyway:
             raise finding.error()
         return finding is None
+
+    async def rerun(
+        self, world_id: str, *, until: Moment = HEAD, asked: Asked | None = None, progress: Progress | None = None
+    ) -> Report:
+        """Submit again in a fork what its parent got from outside after the fork point, up to a moment of the parent.
+
+        Raises InvalidConfigError for a world that is no fork, RerunConflictError if somebody else writes to it
+        meanwhile, and what `States.place_at` and `worldledger_service.store.rerunning.Rerun.run` raise.
+        """
+        world = await self.world(world_id)
+        parent = await self.states.parent(world)
+        if parent is None:
+            raise InvalidConfigError(f"world {world_id!r} is no fork: there is nothing to rerun", path="$.fork_of")
+        whole = await self.world(parent.world_id)
+        place, last = await self.states.place_at(whole, until)
+        if place.world_id != parent.world_id or last < parent.head_seq:
+            what = f"that moment of {parent.world_id!r} lies before the fork point, seq {parent.head_seq}"
+            raise MomentNotFoundError(what, world_id=parent.world_id, head_seq=whole.head_seq)
+        ruleset = load_ruleset(world.ruleset)
+        sealer = RecordedTimes(
+            world_id,
+            TimeAuthority(CLIENT),
+            clock=self._clock,
+            new_uuid=self._new_uuid,
+            max_effect_bytes=self._settings.max_effect_bytes,
+            ruleset=ruleset,
+        )
+        rerun = Rerun(self.reader, self.states, world, parent, last, asked or Asked(), sealer, self._committed)
+        try:
+            return await rerun.run(progress)
+        finally:
+            if (await self.states.rules(world_id)).order == "tick":
+                await self.holding.renumber(world_id)
 
     async def time_authority(self, world_id: str, seq: int = MAX_INT) -> TimeAuthority:
         """Return a world's time authority after ``seq`` (by default the last effect), and whether it is silent."""

@@ -1,0 +1,298 @@
+"""Running on in a fork: the drafts that its parent got from outside after the fork point are decided again, in order.
+
+The fork's own state decides, so a draft may be refused here that was accepted there, and the other way round. Each
+batch is one write, which fails if somebody else writes to the fork meanwhile. What is written names the parent's effect
+(``rerun_of`` in its source_metadata), so a rerun that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from worldledger.core_kinds import INTENT_REJECTED_KIND
+from worldledger.effects import Effect, EffectDraft
+from worldledger.errors import (
+    InvalidEffectError,
+    InvalidPolicyError,
+    RerunConflictError,
+    SimulationError,
+    UnregisteredPolicyError,
+)
+from worldledger.folding import Fold
+from worldledger.policies import policy_from_spec, policy_spec
+from worldledger.rerunning import RERUN_OF, Again, Likeness, again, fate_of, judge_intent_again
+from worldledger.time_authority import CLIENT, TimeAuthority
+from worldledger.views import Views
+from worldledger_service.database.engine import transaction
+from worldledger_service.store.live import LiveState
+from worldledger_service.store.sealing import Group, Sealer
+from worldledger_service.store.statements import write_groups
+from worldledger_service.store.units import Unit
+
+if TYPE_CHECKING:
+    from worldledger.deltas import View
+    from worldledger.world import WorldState
+    from worldledger_service.store.reader import Reader
+    from worldledger_service.store.records import WorldRecord
+    from worldledger_service.store.states import States
+
+#: Effects that are written together.
+_BATCH: Final = 200
+#: Refusals that a report names.
+_NAMED: Final = 100
+
+#: A user's own policy: called with an agent's name, its view in the fork and the recorded draft's kind and payload.
+#: It returns the kind and the payload to submit instead (``{"kind": …, "payload": …}``), or None for nothing.
+Playing = Callable[[str, "View", dict[str, Any]], Any]
+#: Called with the parent's seq that has been reached, and the last one.
+Progress = Callable[[int, int], None]
+
+
+class Refusal(NamedTuple):
+    """A draft that the fork's state refuses: the parent's global_seq, the draft's kind and source, and why."""
+
+    seq: int
+    kind: str
+    source_id: str
+    code: str
+    reason: str
+
+
+@dataclass
+class Report:
+    """What became of a rerun. Seqs are the parent's, but for ``head_seq``, the fork's.
+
+    ``issued`` drafts were submitted, of which ``accepted`` became effects; ``refusals`` names the first hundred of the
+    others, ``newly_accepted`` those that the parent had refused. ``left_out`` counts effects by kind. The states first
+    differ after ``differs_after`` (the fork point: already there), at ``differs_at``, a JSON Pointer; both are None if
+    they never do, or if a rerun went on, which does not look back (``resumed_after``).
+    """
+
+    world_id: str
+    parent: str
+    after_seq: int
+    until_seq: int
+    head_seq: int
+    issued: int = 0
+    accepted: int = 0
+    refused: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
+    newly_accepted: list[int] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+    differs_after: int | None = None
+    differs_at: str | None = None
+    resumed_after: int | None = None
+
+
+class Asked(NamedTuple):
+    """What is done otherwise: effects of the parent to skip or to replace, and who plays the agents."""
+
+    skip: Collection[int] = ()
+    replace: Mapping[int, EffectDraft] = {}
+    playing: Playing | None = None
+
+
+class RecordedTimes(Sealer):
+    """A sealer whose drafts state the recorded sim_time, whoever has the authority over it."""
+
+    def effect(self, draft: Any, seq: int, *, sim_time: float, **more: Any) -> tuple[bytes, str, float]:
+        """Write the effect that a draft becomes; see `Sealer.effect`."""
+        return super().effect(draft, seq, sim_time=sim_time, **{**more, "authority": TimeAuthority(CLIENT)})
+
+
+class Rerun:
+    """One rerun of a fork. ``written`` is called with the fork's name and head after each batch."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        states: States,
+        world: WorldRecord,
+        parent: WorldRecord,
+        until: int,
+        asked: Asked,
+        sealer: RecordedTimes,
+        written: Callable[[str, int], None],
+    ) -> None:
+        self._reader = reader
+        self._states = states
+        self._world = world
+        self._parent = parent
+        self._asked = asked
+        self._sealer = sealer
+        self._written = written
+        self._places: dict[int, int] = {}
+        self._views: Views | None = None
+        self._left_out: Counter[str] = Counter()
+        self._likeness: Likeness | None = None
+        self.report = Report(world.world_id, parent.world_id, parent.head_seq, until, world.head_seq)
+
+    async def run(self, progress: Progress | None = None) -> Report:
+        """Run on up to the seq. Raises TamperedError, FoldError, StoreUnavailableError, RerunConflictError."""
+        report, world_id = self.report, self._world.world_id
+        start = await self._resume()
+        theirs = await self._states.fold_at(self._parent.world_id, start)
+        own = await self._states.fold_at(world_id, self._world.head_seq)
+        if self._asked.playing is not None:
+            self._views = Views(own.copy())
+        self._likeness = Likeness(theirs.state, own.state)
+        if self._likeness.path is not None and report.resumed_after is None:
+            report.differs_after, report.differs_at = start, self._likeness.path
+        self._sealer.live = LiveState(own, 0, lambda _: None)
+        head = self._world.head
+        group = Group(world_id, head, head)
+        rows = self._reader.batches(self._parent.world_id, after_seq=start, until_seq=report.until_seq)
+        async for batch in rows:
+            for row in batch:
+                effect: Effect = orjson.loads(row.text)
+                group = await self._take(effect, theirs, group)
+                if len(group.texts) >= _BATCH:
+                    group = await self._write(group)
+            if progress is not None:
+                progress(batch[-1].global_seq - report.after_seq, report.until_seq - report.after_seq)
+        await self._write(group)
+        report.left_out = dict(sorted(self._left_out.items()))
+        return report
+
+    async def _resume(self) -> int:
+        """Look at what an earlier rerun has written already; return the parent's seq that it came to."""
+        last = self._parent.head_seq
+        async for batch in self._reader.batches(self._world.world_id, until_seq=self._world.head_seq):
+            for row in batch:
+                of = orjson.loads(row.text).get("source_metadata", {}).get(RERUN_OF)
+                if type(of) is int:
+                    self._places[of] = row.global_seq
+                    last = self.report.resumed_after = max(last, of)
+        return last
+
+    async def _take(self, effect: Effect, theirs: Fold, group: Group) -> Group:
+        """Issue one effect again, and look whether the states are alike after it."""
+        seq = effect["global_seq"]
+        drafted = self._drafted(effect)
+        touched: Any = ()
+        if drafted is None:
+            self._left_out[effect["kind"]] += 1
+        else:
+            group, touched = self._issue(effect, drafted, group)
+        moved = theirs.apply(effect)
+        if self._likeness is not None and self._likeness.path is None and not self._likeness.after(moved, touched):
+            self.report.differs_after, self.report.differs_at = seq, self._likeness.path
+        if seq % _BATCH == 0:
+            await asyncio.sleep(0)
+        return group
+
+    def _drafted(self, effect: Effect) -> Again | None:
+        seq = effect["global_seq"]
+        if seq in self._asked.skip or fate_of(effect["kind"]) != "again":
+            return None
+        try:
+            found = again(effect, self._places, adapted=self._adapted)
+        except (KeyError, TypeError, SimulationError):
+            return None  # it is none that the service writes
+        replaced = self._asked.replace.get(seq)
+        if found is None or replaced is None:
+            return found
+        return Again(seq, {**found.draft, **replaced, "req_id": found.draft["req_id"]}, None)
+
+    def _adapted(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return an agent's stored policy with the noise of the fork."""
+        try:
+            return policy_spec(policy_from_spec(spec, stored=True).for_world(self._world.world_uuid))
+        except (UnregisteredPolicyError, InvalidPolicyError):
+            return spec
+
+    def _issue(self, effect: Effect, drafted: Again, group: Group) -> tuple[Group, Any]:
+        report, draft = self.report, drafted.draft
+        report.issued += 1
+        judges: dict[int, Callable[[WorldState], None]] = {}
+        try:
+            if drafted.agent_id is not None:
+                agent_id = drafted.agent_id
+                if self._asked.playing is not None:
+                    played = self._play(agent_id, draft)
+                    if played is None:
+                        self._left_out[effect["kind"]] += 1
+                        report.issued -= 1
+                        return group, ()
+                    draft = played
+                judged = draft
+                judges[0] = lambda state: judge_intent_again(
+                    agent_id, judged, self._sealer.ruleset, state, self._world.world_id
+                )
+            unit = Unit.of([draft], limit=1, system=True)
+            unit.judges = judges
+            before = len(group.texts)
+            group, _, refused = self._sealer.seal(group.before, [unit], final=True, onto=group)
+            unit.future.cancel()
+            if refused:
+                raise unit.refusal or InvalidEffectError("it was refused")
+        except SimulationError as error:
+            report.refused += 1
+            if len(report.refusals) < _NAMED:
+                report.refusals.append(
+                    Refusal(drafted.seq, draft["kind"], draft["source_id"], error.code, error.message)
+                )
+            return group, ()
+        live = self._sealer.live
+        assert live is not None  # noqa: S101 - it is dropped only with a refusal
+        live.after(group.before.seq, group.texts)
+        report.accepted += 1
+        if effect["kind"] == INTENT_REJECTED_KIND:
+            report.newly_accepted.append(drafted.seq)
+        self._places[drafted.seq] = group.after.seq
+        for text in group.texts[before:]:
+            if self._views is not None:
+                for _ in self._views.apply(orjson.loads(text)):
+                    pass
+        is_same = self._asked.playing is None and drafted.seq not in self._asked.replace
+        return group, () if is_same else None
+
+    def _play(self, agent_id: str, draft: EffectDraft) -> EffectDraft | None:
+        """Let the user's policy say what an agent does instead. Raises InvalidEffectError for what is no draft."""
+        assert self._views is not None  # noqa: S101 - it is there with the policy
+        assert self._asked.playing is not None  # noqa: S101
+        view = self._views.attach(agent_id)
+        told = self._asked.playing(agent_id, view, {"kind": draft["kind"], "payload": draft["payload"]})
+        if told is None:
+            return None
+        if not isinstance(told, Mapping) or set(told) != {"kind", "payload"}:
+            raise InvalidEffectError("a policy returns {'kind': …, 'payload': …}, or None for nothing", "$")
+        return {**draft, "kind": told["kind"], "payload": told["payload"]}
+
+    async def _write(self, group: Group) -> Group:
+        """Write what has been accepted, and return the next group."""
+        if not group.texts:
+            return group
+        async with self._reader.connection() as connection, transaction(connection):
+            written = await write_groups(connection, [group])
+        if not written:
+            what = f"world {group.world_id!r} was written to meanwhile; run the rerun again, it goes on where it was"
+            raise RerunConflictError(what, world_id=group.world_id)
+        live = self._sealer.live
+        assert live is not None  # noqa: S101
+        live.confirm(group.before.seq, group.texts)
+        self.report.head_seq = group.after.seq
+        self._written(group.world_id, group.after.seq)
+        return Group(group.world_id, group.after, group.after)
+
+
+def read_replacement(text: bytes) -> EffectDraft:
+    """Read what is to be submitted in place of an effect: an object with ``kind`` or ``payload`` or both.
+
+    Raises InvalidEffectError.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidEffectError(f"this is no JSON: {error}") from None
+    if not isinstance(found, dict) or not found or not found.keys() <= {"kind", "payload"}:
+        raise InvalidEffectError('an object with "kind", "payload" or both is wanted')
+    replaced: Any = found
+    return replaced  # type: ignore[no-any-return]

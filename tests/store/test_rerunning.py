@@ -1,0 +1,228 @@
+"""Running on in forks: what came from outside in the parent is decided again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from worldledger_service.store import Store
+from worldledger_service.store.forking import NewFork
+from worldledger_service.store.rerunning import Asked
+
+from worldledger.errors import InvalidConfigError, MomentNotFoundError, RerunConflictError
+from worldledger.genesis import NewWorld
+from worldledger.intents import check_intent, intent_draft, registration_draft
+from worldledger.moments import Moment
+from worldledger.observation import ObservationPolicy
+from worldledger.policies import policy_spec
+
+from .helpers import draft
+
+
+def _set(n: int, entity: str = "alice", **more: Any) -> Any:
+    patch = [{"op": "replace", "path": "/gold", "value": n}]
+    return draft(kind="EntityUpdated", payload={"entity_id": entity, "patch": patch}, sim_time=float(n), **more)
+
+
+async def _parent(store: Store, world_id: str, count: int = 20) -> None:
+    """Make a world with two entities, an agent and a digest; alice's gold is set again and again from seq 6 on."""
+    await store.create_world(NewWorld(world_id=world_id, time_authority="client"))
+    log = await store.log(world_id)
+    for name in ("alice", "bob"):
+        made = draft(kind="EntityCreated", payload={"entity_id": name, "entity_data": {"gold": 0}}, sim_time=0.0)
+        await log.append(made)
+    registered: Any = registration_draft("alice", policy_spec(ObservationPolicy()))
+    await log.append_all([registered], system=True)
+    await store.snapshot(world_id)
+    await log.append_all([_set(n, caused_by=n + 4 if n > 1 else None) for n in range(1, count + 1)])
+
+
+async def _effects(store: Store, world_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    async for batch in store.reader.batches(world_id):
+        found += [orjson.loads(row.text) for row in batch]
+    return found
+
+
+async def test_run_on_as_it_was_has_the_states_of_the_parent(store: Store, world_id: str) -> None:
+    """Without a change everything is accepted, with its time and its cause mapped, and the states are alike."""
+    await _parent(store, world_id)
+    fork, _ = await store.fork(world_id, Moment(seq=10))
+    report = await store.rerun(fork.world_id)
+    assert (report.issued, report.accepted, report.refused, report.left_out) == (15, 15, 0, {})
+    assert (report.after_seq, report.until_seq, report.differs_at) == (10, 25, None)
+    assert report.head_seq == (await store.world(fork.world_id)).head_seq == 17
+    own = (await _effects(store, fork.world_id))[2:]
+    theirs = (await _effects(store, world_id))[10:]
+    assert [each["payload"] for each in own] == [each["payload"] for each in theirs]
+    assert [each["sim_time"] for each in own] == [each["sim_time"] for each in theirs]
+    assert [each["source_metadata"]["rerun_of"] for each in own] == list(range(11, 26))
+    assert [each.get("caused_by") for each in own] == [None, *range(3, 17)]
+    assert {each["req_id"] for each in own} == {f"rerun:{seq}" for seq in range(11, 26)}
+    state, parents = [
+        (await store.states.state_at(name, at)).state for name, at in ((fork.world_id, 17), (world_id, 25))
+    ]
+    assert state.entities == parents.entities
+
+
+async def test_two_reruns_give_the_same(store: Store, world_id: str) -> None:
+    """Two forks at one place, run on with the same changes, have the same effects but for uuid and wall_time."""
+    await _parent(store, world_id)
+    logs, digests = [], []
+    for name in ("one", "two"):
+        fork, _ = await store.fork(
+            world_id, Moment(seq=8), NewFork(world_id=f"{world_id}-{name}", changes={"bob/gold": 9})
+        )
+        report = await store.rerun(fork.world_id, asked=Asked(skip={12, 13}))
+        assert (report.issued, report.accepted, report.left_out) == (15, 15, {"EntityUpdated": 2})
+        assert (report.differs_after, report.differs_at) == (8, "/entities/bob/gold")
+        left_out = {"uuid", "wall_time", "world_id"}
+        effects = await _effects(store, fork.world_id)
+        logs.append([{name: each[name] for name in each.keys() - left_out} for each in effects[1:]])
+        digests.append((await store.states.state_at(fork.world_id, fork.head_seq)).state_digest)
+    assert logs[0] == logs[1]
+    assert digests[0] == digests[1]
+
+
+async def test_what_the_forks_state_refuses_is_named(store: Store, world_id: str) -> None:
+    """A draft whose entity is not there in the fork is refused with its reason; what was refused before may pass."""
+    await _parent(store, world_id, 3)
+    log = await store.log(world_id)
+    await log.append(draft(kind="EntityRemoved", payload={"entity_id": "bob"}, sim_time=3.0))
+    refused: Any = {
+        "kind": "IntentRejected",
+        "payload": {
+            "agent_id": "alice",
+            "req_id": "r1",
+            "kind": "Custom",
+            "payload": {
+                "kind": "EntityUpdated",
+                "entity_id": "bob",
+                "patch": [{"op": "add", "path": "/x", "value": 1}],
+            },
+            "context_seq": 8,
+            "code": "illegal_effect",
+            "reason": "there is no entity 'bob'",
+            "rule": "unknown_entity",
+        },
+        "source_id": "worldledger",
+        "schema_version": "1.0.0",
+    }
+    await log.append_all([refused], system=True)
+    await log.append(_set(7))
+    fork, _ = await store.fork(world_id, Moment(seq=7))
+    gone = draft(kind="EntityRemoved", payload={"entity_id": "alice"}, sim_time=2.0)
+    await (await store.log(fork.world_id)).append(gone)
+    report = await store.rerun(fork.world_id, asked=Asked(skip={9}))
+    assert [(each.seq, each.code) for each in report.refusals] == [(8, "illegal_effect"), (11, "illegal_effect")]
+    assert "alice" in report.refusals[0].reason
+    assert (report.accepted, report.newly_accepted) == (1, [10])
+    assert (await _effects(store, fork.world_id))[-1]["source_id"] == "alice"
+
+
+async def test_effects_are_replaced(store: Store, world_id: str) -> None:
+    """What is submitted in place of an effect has that effect's source and time; the states differ from there on."""
+    await _parent(store, world_id)
+    fork, _ = await store.fork(world_id, Moment(seq=10))
+    payload = {"entity_id": "bob", "patch": [{"op": "replace", "path": "/gold", "value": 77}]}
+    replace: Any = {15: {"payload": payload}}
+    report = await store.rerun(fork.world_id, until=Moment(seq=16), asked=Asked(replace=replace))
+    assert (report.accepted, report.differs_after, report.differs_at) == (6, 15, "/entities/alice/gold")
+    changed = (await _effects(store, fork.world_id))[6]
+    assert (changed["payload"], changed["sim_time"]) == (payload, 10.0)
+
+
+async def test_agents_are_played_by_a_function(store: Store, world_id: str) -> None:
+    """A policy of the user's is asked for each intent of an agent, with its view in the fork; None leaves it out."""
+    await _parent(store, world_id, 2)
+    log = await store.log(world_id)
+    for n in range(4):
+        intent = check_intent(
+            {
+                "kind": "Speak",
+                "payload": {"text": f"word {n}"},
+                "context_seq": 7 + n,
+                "req_id": f"r{n}",
+                "agent_id": "alice",
+                "priority": 0,
+                "schema_version": "1.0.0",
+            }
+        )
+        await log.append(intent_draft(intent))
+    fork, _ = await store.fork(world_id, Moment(seq=7), NewFork(changes={"alice/gold": 50}))
+    seen = []
+
+    def play(agent_id: str, view: Any, recorded: dict[str, Any]) -> Any:
+        seen.append((agent_id, view.visible_entities["alice"]["gold"], recorded["payload"]["text"]))
+        if len(seen) == 2:
+            return None
+        if len(seen) == 3:
+            return "nonsense"
+        return {"kind": "Speak", "payload": {"text": f"rather {len(seen)}"}}
+
+    report = await store.rerun(fork.world_id, asked=Asked(playing=play))
+    assert seen == [("alice", 50, f"word {n}") for n in range(4)]
+    assert (report.issued, report.accepted, report.refused, report.left_out) == (3, 2, 1, {"Speak": 1})
+    said = [each for each in await _effects(store, fork.world_id) if each["kind"] == "Speak"]
+    assert [each["payload"]["text"] for each in said] == ["rather 1", "rather 4"]
+    assert [each["source_metadata"]["context_seq"] for each in said] == [1, 1]
+
+
+async def test_a_rerun_that_was_stopped_goes_on(store: Store, world_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rerun again continues behind what is written already, and gives no effect twice."""
+    await _parent(store, world_id)
+    monkeypatch.setattr("worldledger_service.store.rerunning._BATCH", 4)
+    fork, _ = await store.fork(world_id, Moment(seq=10))
+    await store.rerun(fork.world_id, until=Moment(seq=14))
+    report = await store.rerun(fork.world_id)
+    assert (report.resumed_after, report.issued, report.accepted) == (14, 11, 11)
+    again = await store.rerun(fork.world_id)
+    assert (again.resumed_after, again.issued) == (25, 0)
+    own = await _effects(store, fork.world_id)
+    assert [each["source_metadata"]["rerun_of"] for each in own[2:]] == list(range(11, 26))
+    assert own[7]["caused_by"] == 7
+
+
+async def test_who_else_writes_is_noticed(store: Store, world_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rerun stops where somebody else writes to the fork; what it had written stays, and it may go on."""
+    await _parent(store, world_id)
+    monkeypatch.setattr("worldledger_service.store.rerunning._BATCH", 4)
+    fork, _ = await store.fork(world_id, Moment(seq=10))
+    tasks: list[asyncio.Task[Any]] = []
+
+    def play(agent_id: str, view: Any, recorded: dict[str, Any]) -> Any:
+        raise AssertionError
+
+    class Interfering(Asked):
+        pass
+
+    log = await store.log(fork.world_id)
+    count = 0
+    taken = store.states.fold_at
+
+    async def fold_at(name: str, seq: int) -> Any:
+        nonlocal count
+        found = await taken(name, seq)
+        count += 1
+        if count == 2:
+            await log.append(draft(kind="Noted", sim_time=50.0))
+        return found
+
+    monkeypatch.setattr(store.states, "fold_at", fold_at)
+    with pytest.raises(RerunConflictError, match="was written to meanwhile"):
+        await store.rerun(fork.world_id)
+    assert not tasks
+
+
+async def test_what_cannot_be_run_on(store: Store, world_id: str) -> None:
+    """A world that is no fork has nothing to run on; a moment before the fork point is none of a rerun."""
+    await _parent(store, world_id, 3)
+    with pytest.raises(InvalidConfigError, match="is no fork"):
+        await store.rerun(world_id)
+    fork, _ = await store.fork(world_id, Moment(seq=7))
+    with pytest.raises(MomentNotFoundError, match="before the fork point, seq 7"):
+        await store.rerun(fork.world_id, until=Moment(seq=6))
+    report = await store.rerun(fork.world_id, until=Moment(seq=7))
+    assert (report.issued, report.head_seq) == (0, 2)

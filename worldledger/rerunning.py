@@ -1,0 +1,193 @@
+"""Running on: what came from outside in a parent, to be decided again in its fork. Pure.
+
+An effect of the parent after the fork point was either asked for from outside (an agent's intent, an engine's effect),
+or written by the service by itself. `FATES` says what becomes of the system kinds. The rest is a draft again: with the
+time of the recorded effect, and with what names a place in the parent's log naming the fork's place for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
+
+from worldledger.core_kinds import AGENT_REGISTERED_KIND, INTENT_REJECTED_KIND, STALENESS_KIND
+from worldledger.drafts import REQUEST_DIGEST
+from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft, is_system_kind
+from worldledger.errors import PermissionDeniedError, UnknownAgentError
+from worldledger.genesis import GENESIS_SEQ
+from worldledger.intents import check_intent, intent_draft
+from worldledger.patches import diff
+from worldledger.rulesets import Ruleset
+from worldledger.rulesets.base import Touched
+from worldledger.time_authority import TIME_AUTHORITY_KIND, TIME_SET_KIND, WALL
+from worldledger.validation import missing_permission
+from worldledger.world import WorldState
+
+#: What becomes of an effect: issued again, made anew by the service (or not), or left out.
+Fate = Literal["again", "anew", "left out"]
+#: The fates of system kinds; those that are not named are left out.
+FATES: Final[Mapping[str, Fate]] = MappingProxyType(
+    {
+        AGENT_REGISTERED_KIND: "again",
+        STALENESS_KIND: "again",
+        TIME_AUTHORITY_KIND: "again",
+        TIME_SET_KIND: "again",
+        INTENT_REJECTED_KIND: "again",
+        "StateDigest": "anew",
+        "ViewDigest": "anew",
+    }
+)
+#: The member of ``source_metadata`` with the parent's global_seq.
+RERUN_OF: Final = "rerun_of"
+#: What intents are called that bring their effect's kind themselves.
+_CUSTOM: Final = "Custom"
+_INTENDED: Final = frozenset({"Speak", "Move", "Interact"})
+#: Members of a state's metadata that say where the world stands in its own log and clock.
+_OWN: Final = ("last_effect_seq", "last_effect_kind", "agents", "time_offset", "time_authority_silent")
+
+
+class Again(NamedTuple):
+    """An effect of the parent as a draft for the fork; ``agent_id`` is set if it was an agent's intent."""
+
+    seq: int
+    draft: EffectDraft
+    agent_id: str | None = None
+
+
+def fate_of(kind: str) -> Fate:
+    """Return what becomes of effects of a kind."""
+    return FATES.get(kind, "left out") if is_system_kind(kind) else "again"
+
+
+def again(
+    effect: Effect,
+    places: Mapping[int, int],
+    *,
+    adapted: Callable[[dict[str, Any]], dict[str, Any]] = lambda spec: spec,
+) -> Again | None:
+    """Return a recorded effect as a draft for the fork, None if it is not issued again.
+
+    ``places`` has the fork's seq of each of the parent's that was accepted there; what lies before the fork point, or
+    was refused, has none. ``adapted`` makes an agent's stored policy that of the fork.
+    """
+    if fate_of(effect["kind"]) != "again":
+        return None
+    seq, payload = effect["global_seq"], effect["payload"]
+    metadata = {name: value for name, value in effect.get("source_metadata", {}).items() if name != REQUEST_DIGEST}
+    draft: EffectDraft = {
+        "kind": effect["kind"],
+        "payload": payload,
+        "source_id": effect["source_id"],
+        "schema_version": effect["schema_version"],
+        "priority": effect["priority"],
+    }
+    agent_id = effect["source_id"] if "context_seq" in metadata else None
+    if effect["kind"] == INTENT_REJECTED_KIND:
+        agent_id = payload["agent_id"]
+        asked = {name: payload[name] for name in ("agent_id", "kind", "payload", "context_seq")}
+        more = {"req_id": f"rerun:{seq}", "priority": 0, "schema_version": SCHEMA_VERSION}
+        draft = intent_draft(check_intent({**asked, **more}))
+        metadata = dict(draft["source_metadata"])
+    elif effect["kind"] == AGENT_REGISTERED_KIND:
+        draft["payload"] = {**payload, "policy": adapted(payload["policy"])}
+    elif effect["kind"] == TIME_AUTHORITY_KIND:
+        more = {} if payload["authority"] == WALL else {"zero": payload.get("offset", 0.0)}
+        draft["payload"] = {"authority": payload["authority"], **more}
+    if metadata.get("context_seq") is not None:
+        metadata["context_seq"] = places.get(metadata["context_seq"], GENESIS_SEQ)
+    draft["source_metadata"] = {**metadata, RERUN_OF: seq}
+    draft["req_id"] = f"rerun:{seq}"
+    draft["sim_time"] = effect["sim_time"]
+    cause = places.get(effect.get("caused_by", 0))
+    if cause is not None:
+        draft["caused_by"] = cause
+    return Again(seq, draft, agent_id)
+
+
+def judge_intent_again(agent_id: str, draft: EffectDraft, ruleset: Ruleset, state: WorldState, world_id: str) -> None:
+    """Raise what refuses an agent's intent by the state that its effect would follow: permissions and rules.
+
+    Staleness, quotas and latency are not asked: what is issued again was decided on elsewhere.
+    """
+    agent = state.metadata["agents"].get(agent_id)
+    if agent is None:
+        raise UnknownAgentError(agent_id, world_id)
+    kind = draft["kind"] if draft["kind"] in _INTENDED else _CUSTOM
+    lacking = missing_permission(kind, agent, draft["kind"])
+    if lacking is not None:
+        raise PermissionDeniedError(agent_id, lacking)
+    if kind == _CUSTOM:
+        ruleset.check_intent(draft["kind"], draft["payload"], agent_id, state)
+
+
+class Likeness:
+    """Finds the first difference between the states of a parent and its fork, effect by effect.
+
+    Left out is what is counted in each world's own seqs and clock, and the policies of agents, whose noise may be the
+    fork's own.
+    """
+
+    def __init__(self, parent: WorldState, fork: WorldState) -> None:
+        self._parent = parent
+        self._fork = fork
+        #: where they first differ, a JSON Pointer
+        self.path = self._anywhere()
+
+    def after(self, touched: Touched, also: Touched = ()) -> bool:
+        """Look at what effects have touched in the one and the other; return whether they are still alike."""
+        if self.path is not None:
+            return False
+        if touched is None or also is None:
+            self.path = self._anywhere()
+        else:
+            self.path = self._metadata()
+            names = {touched} if isinstance(touched, str) else set(touched)
+            for name in sorted(names | ({also} if isinstance(also, str) else set(also))):
+                self.path = self.path or self._entity(name)
+        return self.path is None
+
+    def _anywhere(self) -> str | None:
+        return _first(_shared(self._parent), _shared(self._fork), "") or self._metadata()
+
+    def _metadata(self) -> str | None:
+        return _first(_about(self._parent), _about(self._fork), "/metadata")
+
+    def _entity(self, name: str) -> str | None:
+        place = name.replace("~", "~0").replace("/", "~1")
+        theirs, own = (_part(state, name) for state in (self._parent, self._fork))
+        for part, value in theirs.items():
+            found = _first({"": value}, {"": own[part]}, "")
+            if found is not None:
+                return f"/{part}/{place}{found[1:]}"
+        return None
+
+
+def _first(theirs: Any, own: Any, path: str) -> str | None:
+    for operation in diff(theirs, own, path=path):
+        found: str = operation["path"]
+        return found
+    return None
+
+
+def _part(state: WorldState, name: str) -> dict[str, Any]:
+    point = state.spatial_index.get(name)
+    return {
+        "entities": state.entities.get(name),
+        "relationships": state.relationships.get(name),
+        "spatial_index": None if point is None else list(point),
+    }
+
+
+def _shared(state: WorldState) -> dict[str, Any]:
+    index = {name: list(point) for name, point in state.spatial_index.items()}
+    return {"entities": state.entities, "relationships": state.relationships, "spatial_index": index}
+
+
+def _about(state: WorldState) -> dict[str, Any]:
+    value = {name: part for name, part in state.metadata.items() if name not in _OWN}
+    value["agents"] = {
+        name: {part: of for part, of in known.items() if part not in {"policy", "registered_seq"}}
+        for name, known in state.metadata["agents"].items()
+    }
+    return value
