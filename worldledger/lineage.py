@@ -7,7 +7,7 @@ what is counted in the world's own seqs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,6 +35,17 @@ def fork_point(payload: Mapping[str, Any]) -> ForkPoint | None:
     except InvalidConfigError as error:
         raise ValueError(error.message) from None
     return point
+
+
+def with_own_noise(spec: Mapping[str, Any], ancestors: Collection[str], world_uuid: str) -> dict[str, Any]:
+    """Return an agent's stored policy as that of a fork: what draws an ancestor's noise draws the fork's own.
+
+    ``ancestors`` are the uuids of the ancestors; a key of the user's own stays.
+    """
+    config = spec["config"]
+    if config.get("noise_key") not in ancestors:
+        return dict(spec)
+    return {**spec, "config": {**config, "noise_key": world_uuid}}
 
 
 def go_on(state: WorldState, genesis: Effect, point: ForkPoint) -> None:

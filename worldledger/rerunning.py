@@ -44,7 +44,9 @@ RERUN_OF: Final = "rerun_of"
 _CUSTOM: Final = "Custom"
 _INTENDED: Final = frozenset({"Speak", "Move", "Interact"})
 #: Members of a state's metadata that say where the world stands in its own log and clock.
-_OWN: Final = ("last_effect_seq", "last_effect_kind", "agents", "time_offset", "time_authority_silent")
+_OWN: Final = frozenset(
+    {"last_effect_seq", "last_effect_time", "last_effect_kind", "agents", "time_offset", "time_authority_silent"}
+)
 
 
 class Again(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import orjson
@@ -61,10 +60,8 @@ async def test_run_on_as_it_was_has_the_states_of_the_parent(store: Store, world
     assert [each["source_metadata"]["rerun_of"] for each in own] == list(range(11, 26))
     assert [each.get("caused_by") for each in own] == [None, *range(3, 17)]
     assert {each["req_id"] for each in own} == {f"rerun:{seq}" for seq in range(11, 26)}
-    state, parents = [
-        (await store.states.state_at(name, at)).state for name, at in ((fork.world_id, 17), (world_id, 25))
-    ]
-    assert state.entities == parents.entities
+    state, parents = await store.states.state_at(fork.world_id, 17), await store.states.state_at(world_id, 25)
+    assert state.state.entities == parents.state.entities
 
 
 async def test_two_reruns_give_the_same(store: Store, world_id: str) -> None:
@@ -72,9 +69,8 @@ async def test_two_reruns_give_the_same(store: Store, world_id: str) -> None:
     await _parent(store, world_id)
     logs, digests = [], []
     for name in ("one", "two"):
-        fork, _ = await store.fork(
-            world_id, Moment(seq=8), NewFork(world_id=f"{world_id}-{name}", changes={"bob/gold": 9})
-        )
+        new = NewFork(world_id=f"{world_id}-{name}", changes={"bob/gold": 9})
+        fork, _ = await store.fork(world_id, Moment(seq=8), new)
         report = await store.rerun(fork.world_id, asked=Asked(skip={12, 13}))
         assert (report.issued, report.accepted, report.left_out) == (15, 15, {"EntityUpdated": 2})
         assert (report.differs_after, report.differs_at) == (8, "/entities/bob/gold")
@@ -91,17 +87,14 @@ async def test_what_the_forks_state_refuses_is_named(store: Store, world_id: str
     await _parent(store, world_id, 3)
     log = await store.log(world_id)
     await log.append(draft(kind="EntityRemoved", payload={"entity_id": "bob"}, sim_time=3.0))
+    patch = [{"op": "add", "path": "/x", "value": 1}]
     refused: Any = {
         "kind": "IntentRejected",
         "payload": {
             "agent_id": "alice",
             "req_id": "r1",
             "kind": "Custom",
-            "payload": {
-                "kind": "EntityUpdated",
-                "entity_id": "bob",
-                "patch": [{"op": "add", "path": "/x", "value": 1}],
-            },
+            "payload": {"kind": "EntityUpdated", "entity_id": "bob", "patch": patch},
             "context_seq": 8,
             "code": "illegal_effect",
             "reason": "there is no entity 'bob'",
@@ -190,14 +183,6 @@ async def test_who_else_writes_is_noticed(store: Store, world_id: str, monkeypat
     await _parent(store, world_id)
     monkeypatch.setattr("worldledger_service.store.rerunning._BATCH", 4)
     fork, _ = await store.fork(world_id, Moment(seq=10))
-    tasks: list[asyncio.Task[Any]] = []
-
-    def play(agent_id: str, view: Any, recorded: dict[str, Any]) -> Any:
-        raise AssertionError
-
-    class Interfering(Asked):
-        pass
-
     log = await store.log(fork.world_id)
     count = 0
     taken = store.states.fold_at
@@ -206,14 +191,16 @@ async def test_who_else_writes_is_noticed(store: Store, world_id: str, monkeypat
         nonlocal count
         found = await taken(name, seq)
         count += 1
-        if count == 2:
+        if count == 2:  # the fork's own state has been read
             await log.append(draft(kind="Noted", sim_time=50.0))
         return found
 
     monkeypatch.setattr(store.states, "fold_at", fold_at)
     with pytest.raises(RerunConflictError, match="was written to meanwhile"):
         await store.rerun(fork.world_id)
-    assert not tasks
+    monkeypatch.setattr(store.states, "fold_at", taken)
+    report = await store.rerun(fork.world_id, until=Moment(seq=10))
+    assert report.head_seq == 3
 
 
 async def test_what_cannot_be_run_on(store: Store, world_id: str) -> None:

@@ -182,11 +182,10 @@ def rerun(
     if as_json:
         import orjson  # noqa: PLC0415
 
-        put_bytes(
-            orjson.dumps(report, option=orjson.OPT_SERIALIZE_DATACLASS, default=lambda each: each._asdict()) + b"\n"
-        )
+        put_bytes(orjson.dumps(report, default=lambda refusal: refusal._asdict()) + b"\n")
     else:
-        put("\n".join(_told(report)))
+        for line in _told(report):
+            put(line)
 
 
 def _told(report: Report) -> Iterator[str]:
@@ -205,7 +204,8 @@ def _told(report: Report) -> Iterator[str]:
     elif report.resumed_after is None:
         yield "  the states are alike to the end"
     for refusal in report.refusals:
-        yield f"  refused: seq {refusal.seq} {plain(refusal.kind)} of {plain(refusal.source_id)}: {plain(refusal.reason)}"
+        what = f"seq {refusal.seq} {plain(refusal.kind)} of {plain(refusal.source_id)}"
+        yield f"  refused: {what}: {plain(refusal.reason)}"
     if report.refused > len(report.refusals):
         yield f"  … and {report.refused - len(report.refusals)} more"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -21,9 +21,7 @@ from worldledger.effects import EffectDraft
 from worldledger.errors import (
     InvalidConfigError,
     InvalidEffectError,
-    InvalidPolicyError,
     SimulationError,
-    UnregisteredPolicyError,
     WorldExistsError,
 )
 from worldledger.folding import Fold
@@ -36,8 +34,7 @@ from worldledger.genesis import (
     recorded_world,
 )
 from worldledger.intents import registration_draft
-from worldledger.lineage import fork_point
-from worldledger.policies import policy_from_spec, policy_spec
+from worldledger.lineage import fork_point, with_own_noise
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.time_authority import WALL, TimeAuthority
 from worldledger_service.store import statements
@@ -129,7 +126,8 @@ async def make_fork(
     base = await states.base_at(parent.world_id, seq)
     if base.checksum.hex() != point.checksum:
         raise Finding(parent.world_id, seq, "the log was changed while it was being forked").error()
-    writing = _Fork(name, parent, payload, point, fork, base.fold, new_sealer, clock, new_uuid)
+    ancestors = {record.world_uuid for record in await states.line(parent)}
+    writing = _Fork(name, parent, payload, point, ancestors, fork, base.fold, new_sealer, clock, new_uuid)
     async with connect() as connection:
         authority = await authority_at(connection, parent.world_id, seq)
         open_tick = await next_tick(connection, parent.world_id, seq) if writing.world.order == "tick" else None
@@ -219,6 +217,7 @@ class _Fork:
         parent: WorldRecord,
         payload: Mapping[str, Any],
         point: ForkPoint,
+        ancestors: Collection[str],
         fork: NewFork,
         fold: Fold,
         new_sealer: Callable[[str, TimeAuthority, Ruleset, Callable[[], float]], Sealer],
@@ -237,6 +236,7 @@ class _Fork:
         self.ruleset = fold.ruleset
         self.snapshot: Taken | None = None
         self._point = point
+        self._ancestors = ancestors
         self._fold = fold
         self._new_sealer = new_sealer
         self._sim_time: float = fold.state.metadata["last_effect_time"]
@@ -307,10 +307,7 @@ class _Fork:
         """Return new registrations of the agents whose policies draw noise by the world's uuid."""
         drafts: list[EffectDraft] = []
         for agent_id, known in sorted(self._live.fold.state.metadata["agents"].items()):
-            try:
-                spec = policy_spec(policy_from_spec(known["policy"], stored=True).for_world(self.uuid.hex))
-            except (UnregisteredPolicyError, InvalidPolicyError):
-                continue  # it is not installed here, and was stored as it stands
+            spec = with_own_noise(known["policy"], self._ancestors, self.uuid.hex)
             if spec != known["policy"]:
                 more = {name: value for name, value in known.items() if name not in {"policy", "registered_seq"}}
                 more = {name: known[name] for name in ("staleness_threshold", "interrupt_policy") if name in known}

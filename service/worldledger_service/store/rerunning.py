@@ -20,13 +20,11 @@ from worldledger.core_kinds import INTENT_REJECTED_KIND
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import (
     InvalidEffectError,
-    InvalidPolicyError,
     RerunConflictError,
     SimulationError,
-    UnregisteredPolicyError,
 )
 from worldledger.folding import Fold
-from worldledger.policies import policy_from_spec, policy_spec
+from worldledger.lineage import with_own_noise
 from worldledger.rerunning import RERUN_OF, Again, Likeness, again, fate_of, judge_intent_again
 from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger.views import Views
@@ -130,6 +128,8 @@ class Rerun:
         self._written = written
         self._places: dict[int, int] = {}
         self._views: Views | None = None
+        #: None if the fork's agents draw the noise of the parent
+        self._ancestors: set[str] | None = None
         self._left_out: Counter[str] = Counter()
         self._likeness: Likeness | None = None
         self.report = Report(world.world_id, parent.world_id, parent.head_seq, until, world.head_seq)
@@ -137,14 +137,18 @@ class Rerun:
     async def run(self, progress: Progress | None = None) -> Report:
         """Run on up to the seq. Raises TamperedError, FoldError, StoreUnavailableError, RerunConflictError."""
         report, world_id = self.report, self._world.world_id
+        fork_of = (await self._states.rules(world_id)).fork_of
+        if fork_of is not None and not fork_of.same_noise:
+            self._ancestors = {record.world_uuid for record in await self._states.line(self._parent)}
         start = await self._resume()
         theirs = await self._states.fold_at(self._parent.world_id, start)
         own = await self._states.fold_at(world_id, self._world.head_seq)
         if self._asked.playing is not None:
             self._views = Views(own.copy())
-        self._likeness = Likeness(theirs.state, own.state)
-        if self._likeness.path is not None and report.resumed_after is None:
-            report.differs_after, report.differs_at = start, self._likeness.path
+        if report.resumed_after is None:
+            self._likeness = Likeness(theirs.state, own.state)
+            if self._likeness.path is not None:
+                report.differs_after, report.differs_at = start, self._likeness.path
         self._sealer.live = LiveState(own, 0, lambda _: None)
         head = self._world.head
         group = Group(world_id, head, head)
@@ -202,11 +206,8 @@ class Rerun:
         return Again(seq, {**found.draft, **replaced, "req_id": found.draft["req_id"]}, None)
 
     def _adapted(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Return an agent's stored policy with the noise of the fork."""
-        try:
-            return policy_spec(policy_from_spec(spec, stored=True).for_world(self._world.world_uuid))
-        except (UnregisteredPolicyError, InvalidPolicyError):
-            return spec
+        """Return an agent's stored policy with the noise of the fork, unless that is the parent's."""
+        return spec if self._ancestors is None else with_own_noise(spec, self._ancestors, self._world.world_uuid)
 
     def _issue(self, effect: Effect, drafted: Again, group: Group) -> tuple[Group, Any]:
         report, draft = self.report, drafted.draft
