@@ -1,0 +1,68 @@
+"""`rerun`: what a parent got from outside after the fork point is decided again in its fork."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Cli
+from .helpers import BAZAAR, record
+
+
+@pytest.fixture
+def bazaar(database_url: str) -> None:
+    """Make the little world."""
+    record(database_url, "bazaar", BAZAAR)
+
+
+@pytest.mark.usefixtures("bazaar")
+def test_running_on(on: Cli, tmp_path: Path) -> None:
+    """`rerun` submits again what came from outside in the parent, changed if asked for, and says what became of it."""
+    on("fork", "bazaar", "--at", "4", "--as", "child")
+    result = on("rerun", "child")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        "ran on in child: seq 5 to 7 of bazaar, head 5\n"
+        "  3 drafts submitted, 3 accepted, 0 refused\n"
+        "  the states are alike to the end\n"
+    )
+    assert "went on after seq 7" in on("rerun", "child").out
+    entities = [json.loads(on("state", name, "--json").out)["state"]["entities"] for name in ("bazaar", "child")]
+    assert entities[0] == entities[1]
+    effect = json.loads(on("log", "bazaar", "--after", "5", "--until", "6").out)
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"kind": "Noted", "payload": {"text": "instead"}}))
+    on("fork", "bazaar", "--at", "4", "--as", "second")
+    told = json.loads(on("rerun", "second", "--until", "6", "--skip", "5", "--replace", f"6={other}", "--json").out)
+    assert (told["issued"], told["accepted"], told["left_out"]) == (1, 1, {_kind(on, 5): 1})
+    last = json.loads(on("log", "second", "--own", "--after", "2").out)
+    assert (last["kind"], last["sim_time"], last["source_metadata"]) == ("Noted", effect["sim_time"], {"rerun_of": 6})
+
+
+def _kind(on: Cli, seq: int) -> str:
+    found: str = json.loads(on("log", "bazaar", "--after", str(seq - 1), "--until", str(seq)).out)["kind"]
+    return found
+
+
+@pytest.mark.usefixtures("bazaar")
+def test_a_rerun_that_is_asked_for_wrongly(on: Cli, tmp_path: Path) -> None:
+    """What cannot be run on, and files and functions that are none, are refused in a sentence; nothing is written."""
+    on("fork", "bazaar", "--at", "4", "--as", "child")
+    bad = tmp_path / "bad.json"
+    bad.write_text("[1]")
+    for more, why in (
+        (["bazaar"], "is no fork"),
+        (["nobody"], "no world named 'nobody'"),
+        (["child", "--until", "2"], "before the fork point, seq 4"),
+        (["child", "--replace", "5"], "is not SEQ=FILE"),
+        (["child", "--replace", f"5={tmp_path / 'none'}"], "cannot be read"),
+        (["child", "--replace", f"5={bad}"], "an object with"),
+        (["child", "--with", "no_such_module:play"], "cannot be loaded"),
+        (["child", "--with", "json:nothing"], "has no function nothing"),
+    ):
+        result = on("rerun", *more)
+        assert result.code == 2, more
+        assert why in " ".join(result.err.split()), more
+    assert json.loads(on("worlds", "--json").out)[1]["head_seq"] == 2
