@@ -163,33 +163,6 @@ def test_verify_names_a_parent_that_is_not_there(on: Cli, database_url: str) -> 
     assert result.err.endswith("worldledger: 1 verified, 0 tampered, 1 not checked to their beginning\n")
     assert on("verify", "grandchild").out.startswith("not checked: what grandchild has from bazaar, ")
     assert on("verify", "child", "--own").code == 0
-<<<<<<< HEAD
-=======
-
-
-@pytest.mark.usefixtures("bazaar")
-def test_running_on(on: Cli, tmp_path: Path) -> None:
-    """`rerun` submits again what came from outside in the parent, changed if asked for, and says what became of it."""
-    on("fork", "bazaar", "--at", "4", "--as", "child")
-    result = on("rerun", "child")
-    assert (result.code, result.err) == (0, "")
-    assert result.out == (
-        "ran on in child: seq 5 to 7 of bazaar, head 5\n"
-        "  3 drafts submitted, 3 accepted, 0 refused\n"
-        "  the states are alike to the end\n"
-    )
-    assert "went on after seq 7" in on("rerun", "child").out
-    entities = [json.loads(on("state", name, "--json").out)["state"]["entities"] for name in ("bazaar", "child")]
-    assert entities[0] == entities[1]
-    effect = json.loads(on("log", "bazaar", "--after", "5", "--until", "6").out)
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps({"kind": "Noted", "payload": {"text": "instead"}}))
-    on("fork", "bazaar", "--at", "4", "--as", "second")
-    told = json.loads(on("rerun", "second", "--until", "6", "--skip", "5", "--replace", f"6={other}", "--json").out)
-    assert (told["issued"], told["accepted"], told["left_out"]) == (1, 1, {_kind(on, 5): 1})
-    last = json.loads(on("log", "second", "--own", "--after", "2").out)
-    assert (last["kind"], last["sim_time"], last["source_metadata"]) == ("Noted", effect["sim_time"], {"rerun_of": 6})
->>>>>>> 4d07986 (Places of a test have types)
 
 
 @pytest.mark.usefixtures("line")

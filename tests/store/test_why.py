@@ -194,11 +194,7 @@ async def test_more_agents_than_are_looked_at(store: Store, log: EventLog) -> No
 
 def places(found: Why) -> list[Place]:
     """Return the places of the effects, in order."""
-<<<<<<< HEAD
     return [each.place for each in found.effects]
-=======
-    return [(each.place.world_id, each.place.global_seq) for each in found.effects]
->>>>>>> 4d07986 (Places of a test have types)
 
 
 async def test_the_way_back_crosses_fork_points(store: Store, log: EventLog) -> None:
