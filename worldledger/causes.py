@@ -249,6 +249,17 @@ class Window:
                         led_to.setdefault(later, []).append(name)
         return [*self._of("forward", seq), *self._as_links("context", led_to)]
 
+    def last_touched(self) -> list[Link]:
+        """Return links to the effects that may have changed each entity last: a fork that begins here takes it over."""
+        any_seq, there = self._any
+        last = dict.fromkeys(there, any_seq)
+        for name, seq in self._touched.items():
+            last[name] = max(seq, last.get(name, 0))
+        found: defaultdict[int, list[str]] = defaultdict(list)
+        for name, seq in last.items():
+            found[seq].append(name)
+        return self._as_links("same entity", found)
+
     def _shown_to(self, agent_id: str) -> Mapping[str, list[int]]:
         return self._shown.get(agent_id, {})
 

@@ -215,9 +215,9 @@ async def test_the_way_back_crosses_fork_points(store: Store, log: EventLog) -> 
     steps = [[(link.kind, *link.place, link.entities) for link in each.node.links] for each in found.effects]
     assert steps == [
         [("same entity", child, 1, ("gate",))],
-        [("told", parent, 3, ())],
+        [("told", parent, 3, ()), ("same entity", parent, 1, ("gate",))],
         [("told", parent, 1, ())],
-        [("told", grandparent, 3, ())],
+        [("told", grandparent, 3, ()), ("same entity", grandparent, 3, ("gate",))],
         [("same entity", grandparent, 2, ("gate",))],
         [],
     ]

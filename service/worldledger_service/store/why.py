@@ -163,8 +163,7 @@ class _Search:
             if is_back:
                 await self._fetch(walk.wanted)
                 for place in walk.wanted:
-                    if place.world_id not in self._stretches and place in self._rows and self._left > 0:
-                        await self._look_before(place)
+                    await self._look_on(place)
             walk.take({place: self._links(place) for place in walk.wanted})
         await self._fetch(walk.nodes)
         walk.forget([place for place in walk.nodes if place not in self._rows])
@@ -188,11 +187,32 @@ class _Search:
             found = [] if window is None else window.forward(seq)
             return [*found, *(Link("told", Place(world_id, later)) for later in self._told.get(seq, ()))]
         if window is not None:
-            return window.back(seq)
+            return [*window.back(seq), *self._taken_over(self._parent_of(place))]
         row = self._rows.get(place)
         return [] if row is None else recorded_links(place, row.effect, row.first_seq)
 
+    def _parent_of(self, place: Place) -> Place | None:
+        """Return the effect that a fork goes on from, if this is the place of its genesis."""
+        row = self._rows.get(place)
+        parent = None if row is None else forked_from(row.effect, place.global_seq)
+        return None if parent is None else Place(parent.world_id, parent.global_seq)
+
+    def _taken_over(self, parent: Place | None) -> list[Link]:
+        """Return links to what made the state that a fork goes on from, as far as the window reaches."""
+        stretch = None if parent is None else self._stretches.get(parent.world_id)
+        if stretch is None or parent is None or stretch.to_seq != parent.global_seq:
+            return []
+        return stretch.window.last_touched()
+
     # -- the window ----------------------------------------------------------------------------------------
+
+    async def _look_on(self, place: Place) -> None:
+        """Go on with the window in the world of a place, and in the parent that a fork goes on from."""
+        for each in (place, self._parent_of(place)):
+            if each is not None and each.world_id not in self._stretches and self._left > 0:
+                await self._fetch([each])
+                if each in self._rows:
+                    await self._look_before(each)
 
     async def _look_before(self, place: Place) -> _Stretch:
         """Read and fold what is left of the window, up to an effect."""
