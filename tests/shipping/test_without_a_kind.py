@@ -80,11 +80,19 @@ SOME: Final = (
     "tests/schema/test_sql_files.py",
     "tests/client/test_worlds.py",
 )
-#: Tests among them that say which kinds there are, and one that needs the script pytest in its environment.
+#: Tests among them that say which kinds there are, one that needs the script pytest in its environment, and those of the
+#: schema that look at the views of chess.
 LEFT_OUT: Final = (
     "tests/rules/test_kinds.py::test_every_part_of_ours_can_be_loaded",
     "tests/projections/test_registry.py::test_every_projection_is_found_by_its_name",
     "tests/client/test_interrupting.py::test_sigterm_ends_the_tests",
+    "tests/schema/test_analytics_asking.py::test_messages_help",
+    "tests/schema/test_check.py::test_check_knows_the_views_over_builds",
+    "tests/schema/test_check.py::test_upgrade_makes_again_what_it_can",
+    "tests/schema/test_kind_analytics.py::test_dropping",
+    "tests/schema/test_kind_analytics.py::test_what_stands_is_handed_over",
+    "tests/schema/test_migrations.py::test_views_come_back_from_a_dump",
+    "tests/schema/test_roles.py::test_user_who_was_granted_the_roles",
 )
 
 #: Appends an effect to a world in the database of the argument, and prints how that is refused.
