@@ -80,8 +80,8 @@ SOME: Final = (
     "tests/schema/test_sql_files.py",
     "tests/client/test_worlds.py",
 )
-#: Tests among them that say which kinds there are, one that needs the script pytest in its environment, and those of the
-#: schema that look at the views of chess.
+#: Tests among them that say which kinds there are, one that needs the script pytest in its environment, and those of
+#: the schema that look at the views of chess.
 LEFT_OUT: Final = (
     "tests/rules/test_kinds.py::test_every_part_of_ours_can_be_loaded",
     "tests/projections/test_registry.py::test_every_projection_is_found_by_its_name",
