@@ -84,8 +84,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run on both servers what is marked so; with --thorough, whatever needs a server."""
     if "server_kind" not in metafunc.fixturenames:
         return
-    mark = metafunc.definition.get_closest_marker("both_servers")
-    if metafunc.config.getoption("thorough") or (mark and not mark.kwargs.get("thorough")):
+    if metafunc.config.getoption("thorough") or metafunc.definition.get_closest_marker("both_servers"):
         metafunc.parametrize("server_kind", ["embedded", "system"], indirect=True, scope="session")
 
 

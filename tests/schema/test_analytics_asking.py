@@ -19,8 +19,6 @@ from .helpers import connected, write_world
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers(thorough=True)
-
 
 @pytest.fixture(scope="module")
 def asked_url(servers: Any, server_kind: str) -> Any:

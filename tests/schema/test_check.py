@@ -17,8 +17,6 @@ from worldledger_service.settings import Settings
 
 from .helpers import connected, undone
 
-pytestmark = pytest.mark.both_servers(thorough=True)
-
 #: What somebody did to a database, and how one of the findings begins.
 TAMPERINGS = {
     "a trigger is dropped": (

@@ -18,8 +18,6 @@ from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
 from .helpers import connected, with_database, with_user
 
-pytestmark = pytest.mark.both_servers(thorough=True)
-
 
 @pytest.fixture
 async def ordinary_user(database_url: str) -> AsyncIterator[tuple[str, str]]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
 from worldledger_service.store import Store
-
-pytestmark = pytest.mark.both_servers(thorough=True)
 
 
 async def test_a_cursor_never_goes_back(database_url: str) -> None:

@@ -16,8 +16,6 @@ from .helpers import connected, verdict, write_derived, write_world
 if TYPE_CHECKING:
     from .helpers import Connection
 
-pytestmark = pytest.mark.both_servers(thorough=True)
-
 _PUBLISHED = "create view analytics.games as select id, world_id from projections.games"
 
 

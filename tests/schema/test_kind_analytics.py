@@ -20,8 +20,6 @@ from .helpers import connected, undone, write_world
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-pytestmark = pytest.mark.both_servers(thorough=True)
-
 FIRST = """
 create view fair_bids as
 select e.world_id, w.experiment, e.global_seq, analytics.json_bigint(e.effect #> '{payload,amount}') as amount

@@ -25,8 +25,6 @@ from worldledger.errors import SchemaVersionError, StoreUnavailableError
 from .helpers import DERIVED, TABLES, connected, with_database, write_world
 from .upgrading import elsewhere
 
-pytestmark = pytest.mark.both_servers(thorough=True)
-
 
 async def _catalogue(url: str) -> list[str]:
     async with connected(url) as connection:

@@ -11,8 +11,6 @@ from worldledger_service.database import checking, readers, schema
 
 from .helpers import connected, with_user
 
-pytestmark = pytest.mark.both_servers(thorough=True)
-
 #: What changes something, or holds somebody up, though a reader may not write.
 TRIED = (
     "create temp table mine as select 1 as one",

@@ -15,8 +15,6 @@ from worldledger.errors import StoreUnavailableError
 
 from .helpers import connected, with_database, with_user, write_derived, write_world
 
-pytestmark = pytest.mark.both_servers(thorough=True)
-
 NAMES = ("owner", "service", "reader", "guest")
 
 
