@@ -29,7 +29,7 @@ from worldledger.errors import (
 from worldledger.genesis import NewWorld, Order
 from worldledger.intents import Accepted, Held, registration_draft
 from worldledger.kinds import DEFAULT
-from worldledger.moments import HEAD, Moment, seq_or_moment
+from worldledger.moments import HEAD, Moment, parse_moment, seq_or_moment
 from worldledger.names import check_namesake
 from worldledger.observation import ObservationPolicy, ObservedEvent, View
 from worldledger.policies import as_policy, policy_spec
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from worldledger_service.store import WorldRecord
     from worldledger_service.store.closing import TickReceipt
     from worldledger_service.store.event_log import EventLog
+    from worldledger_service.store.forking import NewFork
 
 
 # -- handles: an agent's own interface to its world ----------------------------------------------------------------
@@ -604,6 +605,15 @@ class Orchestrator:
     def staleness(self) -> WorldStaleness:
         """The world's settings of staleness, as they stand."""
         return self._staleness.world
+
+    async def fork(self, fork: NewFork | None = None, *, at: str = "head") -> str:
+        """Make a world that goes on from this one's state at a moment; return its name. Nothing is copied.
+
+        The same request again finds the same fork. Open it as any world. Raises UnreadableMomentError, and as
+        `Store.fork` does.
+        """
+        world, _ = await self._store.fork(self.world_id, parse_moment(at), fork)
+        return world.world_id
 
     async def set_staleness(
         self,
