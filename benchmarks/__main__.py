@@ -1,7 +1,7 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
 ``python -m benchmarks [appends bulk verification http million states why imports first_views projections agents
-variables observations cookbook social_rl arrow chess_moves chess_games chess_import]``;
+variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing]``;
 without names, all of them.
 """
 
@@ -29,6 +29,7 @@ from benchmarks import (
     chess_games,
     chess_import,
     chess_moves,
+    comparing,
     cookbook,
     first_views,
     http,
@@ -127,6 +128,10 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         games_url = await _database(url, "chess_games")
         async with Store.open(games_url, Settings()) as store:
             await chess_games.run(report, games_url, store)
+    if "comparing" in names:
+        comparing_url = await _database(url, "comparing")
+        async with Store.open(comparing_url, Settings()) as store:
+            await comparing.run(report, comparing_url, store, folder)
     if "chess_import" in names:
         await chess_import.run(report, await _database(url, "chess_import"), folder)
     return report

@@ -32,7 +32,7 @@ from worldledger.core_kinds import VIEW_DIGEST_KIND
 from worldledger.effects import is_system_kind
 from worldledger.errors import NotComparableError
 from worldledger.folding import DIGEST_KIND
-from worldledger.genesis import GENESIS_KIND
+from worldledger.genesis import FORK_OF, GENESIS_KIND, TIME_ZERO
 from worldledger.moments import AUTO, STEP, Unit
 from worldledger.patches import diff
 
@@ -51,13 +51,13 @@ _MOST_WAITING_BYTES: Final = 32 * 2**20
 _MOST_PARTED: Final = 1000
 
 #: Kinds that are no part of what happened.
-_LEFT_OUT: Final = frozenset({GENESIS_KIND, DIGEST_KIND, VIEW_DIGEST_KIND})
+LEFT_OUT: Final = frozenset({GENESIS_KIND, DIGEST_KIND, VIEW_DIGEST_KIND})
 #: Members of an effect that are compared, without sim_time.
 _COMPARED: Final = ("kind", "payload", "priority", "schema_version", "source_id")
 #: Members of the payloads of system kinds that are seqs, names or timings of one log alone.
 _OWN: Final = frozenset({"req_id", "generation_id", "context_seq", "last_tick_seq", "latency_ms"})
 #: Members of a genesis that are the world's identity, or the place that it came from.
-_IDENTITY: Final = frozenset({"world_uuid", "time_zero", "experiment", "parent"})
+_IDENTITY: Final = frozenset({"world_uuid", TIME_ZERO, "experiment", FORK_OF})
 
 _EFFECTS_OWN: Final = frozenset((*_COMPARED, "sim_time"))
 _STATES_OWN: Final = frozenset({"entities", "metadata", "relationships", "spatial_index"})
@@ -270,20 +270,27 @@ def unit_of(by: str, units: Mapping[str, Unit], ruleset: str) -> tuple[str, Unit
     return by, units.get(by)
 
 
+def number_of(unit: Unit, text: bytes) -> float | None:
+    """Return the number of the unit that a stored effect begins; None if it tells none."""
+    payload = orjson.loads(text)["payload"]
+    found = payload.get(unit.number) if isinstance(unit.number, str) else unit.number(payload)
+    return found if type(found) in {int, float} else None
+
+
 class Divergence(NamedTuple):
     """Where two runs part: the section's number, and the effect of each that the other does not have.
 
     ``number`` is None before the first section. ``a`` and ``b`` are rows as they are stored; None where a run has no
-    effect there, because it has ended or done less. ``fields`` says where the two effects differ. ``a_seq`` and
-    ``b_seq`` are the places up to which the states of both are to be compared.
+    effect there, because it has ended or done less. ``fields`` says where the two effects differ. ``a_at`` and ``b_at``
+    are the rows after which the states of both are to be compared; None where nothing of a log has been passed.
     """
 
     number: float | None
     a: StoredRow | None
     b: StoredRow | None
     fields: Sequence[Difference]
-    a_seq: int
-    b_seq: int
+    a_at: StoredRow | None
+    b_at: StoredRow | None
 
 
 class _Waiting(NamedTuple):
@@ -301,7 +308,7 @@ class _Side:
         self.label = _BEGINNING
         self.count = 0
         self.place = 0
-        self.seen = 0
+        self.seen: StoredRow | None = None
         self._number = number
         self.is_peeked = False
 
@@ -317,7 +324,7 @@ class _Side:
 
     def skip(self) -> None:
         """Pass over what is not compared."""
-        while not self.is_peeked and self.next < len(self.rows) and self.rows[self.next][3] in _LEFT_OUT:
+        while not self.is_peeked and self.next < len(self.rows) and self.rows[self.next][3] in LEFT_OUT:
             self.next += 1
 
     def section(self) -> float:
@@ -335,7 +342,7 @@ class _Side:
         self.next += 1
         self.is_peeked = False
         self.place += 1
-        self.seen = row[0]
+        self.seen = row
         return _Waiting(self.place, row)
 
 
@@ -360,6 +367,8 @@ class Aligner:
         self._kinds = frozenset(() if unit is None else unit.kinds)
         self._a, self._b = _Side(self._number), _Side(self._number)
         self._section = self._a.label = self._b.label = _BEGINNING if since is None else since
+        if since is not None and unit is None and by != SIM_TIME:
+            self._a.count = self._b.count = int(since)
         self._waiting: dict[str, tuple[deque[_Waiting], deque[_Waiting]]] = {}
         self._waiting_bytes = 0
         self._parted: list[tuple[int, str, _Waiting, _Waiting]] = []
@@ -405,10 +414,7 @@ class Aligner:
     def _read(self, text: bytes) -> float | None:
         """Return the number of the unit that an effect begins."""
         assert self._unit is not None  # noqa: S101 - the callers look
-        payload = orjson.loads(text)["payload"]
-        number = self._unit.number
-        found = payload.get(number) if isinstance(number, str) else number(payload)
-        return found if type(found) in {int, float} else None
+        return number_of(self._unit, text)
 
     def _go_on(self) -> bool:
         """Do a piece of work; return False if nothing can be done before a log is fed."""
@@ -448,10 +454,10 @@ class Aligner:
         while i < most and j < its_most:
             one, other = rows[i], others[j]
             kind = one[3]
-            if kind in _LEFT_OUT:
+            if kind in LEFT_OUT:
                 i += 1
                 continue
-            if other[3] in _LEFT_OUT:
+            if other[3] in LEFT_OUT:
                 j += 1
                 continue
             if kind != other[3] or not same(one[1], other[1]) or (by_time and one[5] != other[5]):
@@ -471,7 +477,7 @@ class Aligner:
             j += 1
             equal += 1
         if equal:
-            a.seen, b.seen = rows[i - 1][0], others[j - 1][0]
+            a.seen, b.seen = rows[i - 1], others[j - 1]
             a.label = b.label = self._section = label
             a.count = b.count = count
             self.equal += equal
@@ -547,5 +553,5 @@ class Aligner:
         one, other = None if a is None else a.row, None if b is None else b.row
         fields = [] if one is None or other is None else self._like.differences(one[1], other[1])
         number = None if self._section == _BEGINNING else self._section
-        seqs = [side.seen if row is None else row[0] for side, row in ((self._a, one), (self._b, other))]
-        return place, source, Divergence(number, one, other, fields, *seqs)
+        found = Divergence(number, one, other, fields, one or self._a.seen, other or self._b.seen)
+        return place, source, found

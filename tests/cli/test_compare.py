@@ -144,6 +144,48 @@ def test_what_an_agent_saw(on: Cli, database_url: str) -> None:
     assert "evi" in result.err
 
 
+def test_a_fork_and_its_parent(on: Cli, bazaars: None) -> None:
+    """A fork shares its past with its parent; they part where it was forked, by what was changed then."""
+    assert on("fork", "one", "--at", "4", "--as", "rich", "--set", "bob/coins=100").code == 0
+    found = compared(on, "one", "rich")
+    (pair,) = found["pairs"]
+    divergence = pair["divergence"]
+    assert (pair["shared_effects"], pair["equal_effects"], pair["settings"]) == (3, 3, [])
+    assert (divergence["number"], divergence["a"]["global_seq"], divergence["a"]["kind"]) == (4, 5, "Speak")
+    assert (divergence["b"]["world_id"], divergence["b"]["kind"]) == ("rich", "EntityUpdated")
+    assert found["after"]["effects"] == {
+        **{kind: [1, 0] for kind in ("Interact", "Sneezed", "Speak")},
+        "EntityUpdated": [0, 1],
+    }
+    assert {"path": "$.entities.bob.coins", "a": 9, "b": 100} in found["states"]["head"]["differences"]
+
+
+def test_forks_of_one_world(on: Cli, bazaars: None) -> None:
+    """Two forks of one moment share all of their past, and a fork of a fork that of both; the same fork is equal."""
+    for name, parent, coins in (("rich", "one", 100), ("poor", "one", 0), ("richer", "rich", 1000)):
+        at = "4" if parent == "one" else "head"
+        assert on("fork", parent, "--at", at, "--as", name, "--set", f"bob/coins={coins}").code == 0
+    (pair,) = compared(on, "rich", "poor")["pairs"]
+    assert (pair["shared_effects"], pair["divergence"]["number"]) == (3, 4)
+    assert [field["path"] for field in pair["divergence"]["fields"]] == ["$.payload.patch"]
+    (pair,) = compared(on, "richer", "poor")["pairs"]
+    assert (pair["shared_effects"], pair["divergence"]["a"]["world_id"]) == (3, "rich")
+    (pair,) = compared(on, "rich", "richer")["pairs"]
+    assert (pair["shared_effects"], pair["divergence"]["a"], pair["divergence"]["number"]) == (4, None, 5)
+    assert compared(on, "rich", "rich")["pairs"][0]["equal"] is True
+    assert compared(on, "again", "rich")["pairs"][0]["equal_effects"] == 3
+
+
+def test_forks_of_games(on: Cli, games: list[str]) -> None:
+    """A fork of a game is measured through its past, and parts by the half-move of the fork."""
+    assert on("fork", games[0], "--at", "ply:2", "--as", "tried").code == 0
+    found = compared(on, games[0], "tried")
+    (pair,) = found["pairs"]
+    assert (pair["divergence"]["number"], pair["divergence"]["b"]) == (3, None)
+    assert found["series"][0]["numbers"] == [*range(1, found["worlds"][0]["outcome"]["ply"] + 1)]
+    assert found["worlds"][1]["outcome"]["ply"] == 2
+
+
 @pytest.fixture
 def games(on: Cli, tmp_path: Path) -> list[str]:
     """Import two games that part at the third half-move, and end differently."""

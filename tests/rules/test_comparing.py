@@ -152,7 +152,8 @@ def test_a_prefix_parts_where_it_ends() -> None:
     found = align(log(a, "one"), log([*a, ("Move", "x", 2)], "two"))
     assert (told(found), found.equal) == ((2, None, 5, []), 3)
     assert found.divergence is not None
-    assert (found.divergence.a_seq, found.divergence.b_seq) == (4, 5)
+    a_at, b_at = found.divergence.a_at, found.divergence.b_at
+    assert (a_at and a_at[0], b_at and b_at[0]) == (4, 5)
 
 
 def test_a_turn_that_only_one_run_has() -> None:

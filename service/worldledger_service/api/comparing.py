@@ -53,8 +53,9 @@ class DifferingField(Shape):
 
 
 class ComparedEffect(Shape):
-    """An effect, named so that it can be looked up."""
+    """An effect, named so that it can be looked up; of a fork it may be an ancestor's."""
 
+    world_id: str
     global_seq: GlobalSeq
     kind: str
     source_id: str
@@ -79,6 +80,7 @@ class ComparedPair(Shape):
     b: str
     equal: bool = Field(description="Nothing differs, neither settings nor effects.")
     equal_effects: int = Field(ge=0, description="How many effects they have in common until they part.")
+    shared_effects: int = Field(ge=0, description="How many of these are the same effects: the past that forks share.")
     settings: list[DifferingField] = Field(description="Where their genesis effects differ.")
     beginnings: list[Parting] = Field(description="Differences before the first unit, at most 20.")
     divergence: Parting | None = Field(description="The first difference from the first unit on; null for none.")

@@ -6,10 +6,14 @@ grow with them; states are folded only where effects differ, for equal effects m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
 
 from worldledger.comparing import (
     MOST_WORLDS,
@@ -29,6 +33,7 @@ from worldledger.kinds import installed
 from worldledger.moments import AUTO
 from worldledger.near import near
 from worldledger_service.runtime.courses import Course, course_of, grouped, groups_of, series
+from worldledger_service.runtime.histories import History, Shared, history_of, shared_past
 from worldledger_service.runtime.origins import Origins
 from worldledger_service.store.prefetch import prefetch
 
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
 
 #: Most differences of states and views, and most names, that are listed.
 MOST_LISTED: Final = 100
+#: Most effects of a shared past whose measures are told, too.
+MOST_REPEATED: Final = 10_000
 #: Rows that are compared on the event loop; more goes to a thread.
 _AT_ONCE: Final = 200
 #: Members of an entity in the state's metadata that are told: names only.
@@ -59,14 +66,6 @@ class Wanted(NamedTuple):
     ignore: Sequence[str] = ()
     view: str | None = None
     group: str | None = None
-
-
-class Start(NamedTuple):
-    """Places up to which two logs are known to be equal, and the section that both have come to (None: none yet)."""
-
-    a_seq: int = 0
-    b_seq: int = 0
-    section: float | None = None
 
 
 class _Asked(NamedTuple):
@@ -98,7 +97,10 @@ async def compare(
     courses: list[Course] = []
     if asked.measures is not None and asked.ruleset.units:
         first = next(iter(asked.ruleset.units.values()))
-        courses = [await course_of(store, record, asked.measures, first) for record in records]
+        whole = [await history_of(store, record) for record in records]
+        if len(records) == 2 and pairs[0].shared.equal > MOST_REPEATED:  # what follows is what is asked for
+            whole = [pairs[0].shared.a, pairs[0].shared.b]
+        courses = [await course_of(store, history, asked.measures, first) for history in whole]
     found: dict[str, Any] = {
         "worlds": [_world(record, courses[n] if courses else None) for n, record in enumerate(records)],
         "by": asked.by,
@@ -177,6 +179,7 @@ class Pair(NamedTuple):
     a: WorldRecord
     b: WorldRecord
     settings: Sequence[Difference]
+    shared: Shared
     aligned: Aligner
 
     @property
@@ -191,7 +194,8 @@ class Pair(NamedTuple):
             "a": self.a.world_id,
             "b": self.b.world_id,
             "equal": self.is_equal,
-            "equal_effects": self.aligned.equal,
+            "equal_effects": self.shared.equal + self.aligned.equal,
+            "shared_effects": self.shared.equal,
             "settings": [field.document() for field in self.settings],
             "beginnings": [_parted(each, by) for each in self.aligned.beginnings],
             "divergence": None if divergence is None else _parted(divergence, by),
@@ -211,8 +215,9 @@ def _parted(found: Divergence, by: str) -> dict[str, Any]:
 def _effect(row: StoredRow | None) -> dict[str, Any] | None:
     if row is None:
         return None
-    seq, _, checksum, kind, source_id, sim_time = row
+    seq, text, checksum, kind, source_id, sim_time = row
     return {
+        "world_id": _world_of(text),
         "global_seq": seq,
         "kind": kind,
         "source_id": source_id,
@@ -221,34 +226,29 @@ def _effect(row: StoredRow | None) -> dict[str, Any] | None:
     }
 
 
+def _world_of(text: bytes) -> str:
+    found: str = orjson.loads(text)["world_id"]
+    return found
+
+
 async def _pair(
     store: Store, a: WorldRecord, b: WorldRecord, asked: _Asked, tell: Callable[[int], None] | None
 ) -> Pair:
-    start = Start()
     one, other = [await store.reader.effect(record.world_id, 1) for record in (a, b)]
     settings = genesis_differences(one.text, other.text, asked.ignored)
     # Where a clock sets sim_time, it is no part of what happened.
     with_sim_time = "wall" not in {a.time_authority, b.time_authority}
     likeness = Likeness(with_sim_time=with_sim_time, ignored=asked.ignored)
-    aligner = Aligner(likeness, asked.by, asked.unit, since=start.section)
-    await _align(store, aligner, (a, start.a_seq), (b, start.b_seq), tell)
-    return Pair(a, b, settings, aligner)
+    shared = await shared_past(store, await history_of(store, a), await history_of(store, b), asked.by, asked.unit)
+    aligner = Aligner(likeness, asked.by, asked.unit, since=shared.section)
+    await _align(store, aligner, shared.a, shared.b, tell)
+    return Pair(a, b, settings, shared, aligner)
 
 
-async def _align(
-    store: Store,
-    aligner: Aligner,
-    a: tuple[WorldRecord, int],
-    b: tuple[WorldRecord, int],
-    tell: Callable[[int], None] | None,
-) -> None:
-    """Feed an aligner both logs, a batch of either at a time, until it is done."""
-    reads = [
-        store.reader.records(record.world_id, after_seq=after_seq, until_seq=record.head_seq)
-        for record, after_seq in (a, b)
-    ]
+async def _align(store: Store, aligner: Aligner, a: History, b: History, tell: Callable[[int], None] | None) -> None:
+    """Feed an aligner both histories, a batch of either at a time, until it is done."""
     read = 0
-    async with prefetch(reads[0]) as ones, prefetch(reads[1]) as others:
+    async with prefetch(_rows(store, a)) as ones, prefetch(_rows(store, b)) as others:
         while not aligner.is_done:
             fed: list[Sequence[Any] | None] = [
                 await anext(batches, None) if is_hungry else ()
@@ -264,6 +264,13 @@ async def _align(
             read += sum(map(len, rows))
             if tell is not None:
                 tell(read)
+
+
+async def _rows(store: Store, history: History) -> AsyncGenerator[list[Any], None]:
+    for stretch in history:
+        async with aclosing(stretch.records(store)) as batches:
+            async for batch in batches:
+                yield batch
 
 
 # -- what came of it -----------------------------------------------------------------------------------------
@@ -286,19 +293,17 @@ async def _details(
     there: list[StateAt] | None = None
     divergence = pair.aligned.divergence
     if divergence is not None:
-        seqs = divergence.a_seq, divergence.b_seq
-        there = [
-            await store.states.state_at(record.world_id, max(seq, 1)) for record, seq in zip(records, seqs, strict=True)
+        shared = pair.shared
+        places = [
+            _place(row, record, shared.past) for row, record in ((divergence.a_at, pair.a), (divergence.b_at, pair.b))
         ]
-        rows = divergence.a, divergence.b
+        there = [await store.states.state_at(*place) for place in places]
         counts = [
-            await store.reader.kind_counts(
-                record.world_id, after_seq=seq if row is None else seq - 1, until_seq=record.head_seq
-            )
-            for record, seq, row in zip(records, seqs, rows, strict=True)
+            await _since(store, history, place, has_one=row is not None)
+            for history, place, row in zip((shared.a, shared.b), places, (divergence.a, divergence.b), strict=True)
         ]
         found["after"] = {
-            "effects": {kind: [each.get(kind, 0) for each in counts] for kind in sorted({*counts[0], *counts[1]})},
+            "effects": {kind: [each[kind] for each in counts] for kind in sorted({*counts[0], *counts[1]})},
             "entities": _only(*(head.state.entities for head in heads)),
             "agents": _only(*(head.state.metadata.get(_AGENTS, {}) for head in heads)),
         }
@@ -309,6 +314,24 @@ async def _details(
     if agent is not None:
         found["views"] = await _views(store, agent, there, heads, asked.ignored)
     return found
+
+
+def _place(row: StoredRow | None, record: WorldRecord, past: History) -> tuple[str, int]:
+    """Return the world and the seq of a row; where there is none, the end of the shared past, or the genesis."""
+    if row is not None:
+        return _world_of(row[1]), row[0]
+    return (past[-1].record.world_id, past[-1].record.head_seq) if past else (record.world_id, 1)
+
+
+async def _since(store: Store, history: History, place: tuple[str, int], *, has_one: bool) -> Counter[str]:
+    """Return how many effects of each kind a history has from a place on; with it if it is an effect of the run's."""
+    worlds = [stretch.record.world_id for stretch in history]
+    at = worlds.index(place[0]) if place[0] in worlds else 0
+    counts: Counter[str] = Counter()
+    for number, stretch in enumerate(history[at:]):
+        since = None if number or place[0] not in worlds else place[1] - has_one
+        counts += await stretch.counts(store, since)
+    return counts
 
 
 def _only(a: Iterable[str], b: Iterable[str]) -> dict[str, Any]:

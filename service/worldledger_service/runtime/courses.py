@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from worldledger.comparing import number_of
 from worldledger.errors import NotComparableError
 from worldledger.folding import Fold
 from worldledger.moments import Unit
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from worldledger.effects import Effect
     from worldledger.measures import Measures
     from worldledger.world import WorldState
+    from worldledger_service.runtime.histories import History
     from worldledger_service.store import Store, WorldRecord
 
 #: Most points of a series; of a longer run every second, fourth … unit is kept.
@@ -33,9 +35,9 @@ _COLUMNS: Final = ("numbers", "n", "mean", "q1", "median", "q3")
 class Course:
     """One run, folded from its first effect: ``points`` has the measures by the number of the unit."""
 
-    def __init__(self, fold: Fold, measures: Measures, unit: Unit) -> None:
+    def __init__(self, measures: Measures, unit: Unit) -> None:
         self.points: dict[int, Mapping[str, float]] = {}
-        self._fold = fold
+        self._fold: Fold | None = None
         self._measures = measures
         self._unit = unit
         self._began: tuple[int, Effect] | None = None
@@ -44,7 +46,12 @@ class Course:
     @property
     def state(self) -> WorldState:
         """The state after what has been read."""
+        assert self._fold is not None  # noqa: S101 - it has been folded
         return self._fold.state
+
+    def begin(self, fold: Fold) -> None:
+        """Go on with another fold: of the first world of a line, or of a fork with the state that its parent had."""
+        self._fold = fold
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -58,20 +65,20 @@ class Course:
 
     def feed(self, rows: Sequence[StoredEffect]) -> None:
         """Fold the rows that follow; raises as `Fold.feed`."""
+        assert self._fold is not None  # noqa: S101 - it has begun
         start = 0
         for place, row in enumerate(rows):
             if row.kind not in self._unit.kinds:
                 continue
-            effect = orjson.loads(row.text)
-            number = self._unit.number
-            found = effect["payload"].get(number) if isinstance(number, str) else number(effect["payload"])
-            if type(found) is not int:
+            number = number_of(self._unit, row.text)
+            if number is None:
                 continue
+            found = int(number)
             self._fold.feed(rows[start:place])
             start = place
             if self._began is None or self._began[0] != found:
                 self._note()
-                self._began = found, effect
+                self._began = found, orjson.loads(row.text)
         self._fold.feed(rows[start:])
 
     def end(self) -> None:
@@ -89,15 +96,22 @@ class Course:
             self.points = {number: values for number, values in self.points.items() if number % self._every == 0}
 
 
-async def course_of(store: Store, record: WorldRecord, measures: Measures, unit: Unit) -> Course:
-    """Return the course of a run up to the head that its record names. Raises as `States.fold_at`."""
-    course = Course(Fold(record.world_id, (await store.states.rules(record.world_id)).ruleset), measures, unit)
-    async with prefetch(store.reader.batches(record.world_id, until_seq=record.head_seq)) as batches:
-        async for batch in batches:
-            if len(batch) <= _AT_ONCE:
-                course.feed(batch)
-            else:
-                await store.aside.run(partial(course.feed, batch))
+async def course_of(store: Store, history: History, measures: Measures, unit: Unit) -> Course:
+    """Return the course of a run through its history. Raises as `States.fold_at`."""
+    course = Course(measures, unit)
+    first = history[0]
+    ruleset = (await store.states.rules(first.record.world_id)).ruleset
+    fold = await store.states.fold_at(first.record.world_id, first.after_seq)
+    for stretch in history:
+        if stretch is not first:
+            fold = Fold(stretch.record.world_id, ruleset, fold.state)
+        course.begin(fold)
+        async with prefetch(stretch.batches(store)) as batches:
+            async for batch in batches:
+                if len(batch) <= _AT_ONCE:
+                    course.feed(batch)
+                else:
+                    await store.aside.run(partial(course.feed, batch))
     course.end()
     return course
 

@@ -221,6 +221,11 @@ class Reader:
         rows = await self.fetch(statements.KIND_COUNTS, world_id, after_seq, until_seq)
         return {row["kind"]: row["count"] for row in rows}
 
+    async def last_of_kinds(self, world_id: str, kinds: Sequence[str], *, until_seq: int) -> bytes | None:
+        """Return the stored text of a world's last effect of these kinds up to a seq; None if there is none."""
+        rows = await self.fetch(statements.LAST_OF_KINDS, world_id, until_seq, [*kinds])
+        return rows[0]["text"] if rows else None
+
     def on(self, connection: PooledConnection) -> Reader:
         """Return the same reader on one connection, inside its transaction."""
         return ReaderOn(self._pool, self._settings, self._url, self._outages, connection)

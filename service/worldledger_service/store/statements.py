@@ -545,6 +545,13 @@ with recursive known as (
 select kind from known where kind is not null
 """
 
+#: The last effect of some kinds ($3) of a world up to a seq ($2).
+LAST_OF_KINDS = """
+select convert_to(effect::text, 'UTF8') as text from effects
+where world_id = $1 and kind = any($3) and global_seq <= $2
+order by global_seq desc limit 1
+"""
+
 #: How many effects of each kind a world has after a seq ($2), up to another ($3).
 KIND_COUNTS = """
 select kind, count(*) as count from effects
