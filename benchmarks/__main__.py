@@ -48,7 +48,7 @@ from benchmarks.harness import ROUNDS, Report
 ALL = (
     "appends", "bulk", "verification", "http", "million", "states", "why", "imports", "first_views", "projections",
     "agents", "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games",
-    "chess_import",
+    "chess_import", "comparing",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

@@ -13,11 +13,13 @@ import chess
 import chess.pgn
 from worldledger_service.runtime.comparing import compare
 from worldledger_service.store import Store
+from worldledger_service.store.forking import NewFork
 
 from benchmarks.harness import Goal, Report, say
 from benchmarks.million import command
 from benchmarks.states import moved, server
 from worldledger.genesis import NewWorld
+from worldledger.moments import Moment
 
 COUNT = 1_000_000
 MEASURED = 200_000
@@ -57,9 +59,9 @@ async def run(report: Report, url: str, store: Store, folder: Path) -> None:
     report.note(Goal("comparing two worlds of 1M effects: peak memory", peak, 200, at_least=False, unit="MiB"))
 
     await store.states.snapshot("one")
-    await store.fork("one", at=f"seq:{COUNT}", world_id="fork")
+    await store.fork("one", Moment(seq=COUNT), NewFork(world_id="fork"))
     for world in ("one", "fork"):
-        await store.bulk_append(world, (_asked(index, world) for index in range(APART)))  # type: ignore[misc]
+        await store.bulk_append(world, (_asked(COUNT + index, world) for index in range(APART)))  # type: ignore[misc]
     times = []
     for _ in range(5):
         start = time.perf_counter()

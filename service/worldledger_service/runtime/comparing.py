@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from worldledger.moments import Unit
     from worldledger.observation import View
     from worldledger.rulesets import Ruleset
+    from worldledger.world import WorldState
     from worldledger_service.store import Store, WorldRecord
     from worldledger_service.store.states import StateAt
 
@@ -273,6 +274,18 @@ async def _rows(store: Store, history: History) -> AsyncGenerator[list[Any], Non
                 yield batch
 
 
+class At(NamedTuple):
+    """A world's state at a seq."""
+
+    world_id: str
+    global_seq: int
+    state: WorldState
+
+
+async def _at(store: Store, world_id: str, seq: int) -> At:
+    return At(world_id, seq, (await store.states.fold_at(world_id, seq)).state)
+
+
 # -- what came of it -----------------------------------------------------------------------------------------
 
 
@@ -288,16 +301,21 @@ async def _details(
     if pair.is_equal and agent is None:
         return {"states": {"divergence": None, "head": listed([])}}
     ignored = [*OWN_OF_STATES, *asked.ignored]
-    heads = [await store.states.state_at(record.world_id, record.head_seq) for record in records]
+    if courses:  # which end at the heads
+        heads = [
+            At(record.world_id, record.head_seq, course.state) for record, course in zip(records, courses, strict=True)
+        ]
+    else:
+        heads = [await _at(store, record.world_id, record.head_seq) for record in records]
     found: dict[str, Any] = {"after": None, "views": None}
-    there: list[StateAt] | None = None
+    there: list[At] | None = None
     divergence = pair.aligned.divergence
     if divergence is not None:
         shared = pair.shared
         places = [
             _place(row, record, shared.past) for row, record in ((divergence.a_at, pair.a), (divergence.b_at, pair.b))
         ]
-        there = [await store.states.state_at(*place) for place in places]
+        there = [await _at(store, *place) for place in places]
         counts = [
             await _since(store, history, place, has_one=row is not None)
             for history, place, row in zip((shared.a, shared.b), places, (divergence.a, divergence.b), strict=True)
@@ -345,7 +363,7 @@ def _only(a: Iterable[str], b: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _states(states: Sequence[StateAt], ignored: Iterable[Path]) -> dict[str, Any]:
+def _states(states: Sequence[At], ignored: Iterable[Path]) -> dict[str, Any]:
     a, b = states
     found = differences(a.state.to_value(), b.state.to_value(), ignored)
     return {"a_seq": a.global_seq, "b_seq": b.global_seq, **listed(found)}
@@ -363,7 +381,7 @@ def listed(found: Sequence[Difference]) -> dict[str, Any]:
 # -- views ---------------------------------------------------------------------------------------------------
 
 
-async def view_at(store: Store, found: StateAt, agent: str) -> View | None:
+async def view_at(store: Store, found: At | StateAt, agent: str) -> View | None:
     """Return the view that an agent had at a state's seq; None if it was not registered by then."""
     known = found.state.metadata["agents"].get(agent)
     if known is None:
@@ -373,7 +391,7 @@ async def view_at(store: Store, found: StateAt, agent: str) -> View | None:
 
 
 async def _views(
-    store: Store, agent: str, there: Sequence[StateAt] | None, heads: Sequence[StateAt], ignored: Iterable[Path]
+    store: Store, agent: str, there: Sequence[At] | None, heads: Sequence[At], ignored: Iterable[Path]
 ) -> dict[str, Any]:
     if not any(agent in head.state.metadata["agents"] for head in heads):
         head = heads[0]
@@ -386,7 +404,7 @@ async def _views(
     }
 
 
-async def _seen(store: Store, agent: str, states: Sequence[StateAt], ignored: Iterable[Path]) -> dict[str, Any]:
+async def _seen(store: Store, agent: str, states: Sequence[At], ignored: Iterable[Path]) -> dict[str, Any]:
     views = [await view_at(store, state, agent) for state in states]
     a, b = [None if view is None else visible(view) for view in views]
     return {"a_seq": states[0].global_seq, "b_seq": states[1].global_seq, **listed(differences(a, b, ignored))}

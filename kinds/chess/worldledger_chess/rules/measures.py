@@ -28,7 +28,7 @@ def values(state: WorldState, began: Effect) -> dict[str, float]:
 def material(fen: str) -> int:
     """Return white's material less black's, in pawns; pieces in the hand are left out."""
     placed = fen.split(" ", 1)[0].split("[", 1)[0]
-    return sum(_WORTH.get(piece.lower(), 0) * (1 if piece.isupper() else -1) for piece in placed)
+    return sum(worth * (placed.count(piece.upper()) - placed.count(piece)) for piece, worth in _WORTH.items())
 
 
 def outcome(state: WorldState) -> dict[str, Any]:
