@@ -178,6 +178,8 @@ def _two(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
     yield []
     divergence = pair["divergence"]
     equal = f"{counted(pair['equal_effects'], 'effect')} equal"
+    if pair["shared_effects"]:
+        equal += f", {pair['shared_effects']} of them shared"
     if divergence is None:
         yield [("equal" if pair["equal"] else "the same course", "green"), (f": {equal}", "")]
     else:
