@@ -7,13 +7,16 @@ Format ``worldledger-export/1`` (UTF-8, lines end in LF, the last LF may be miss
 
 So the file alone shows whether it is complete: the chain over the lines must end in the trailer's head_checksum. If the
 text of a changed line does not show it, the trailer's `Marks` tell which it was.
+
+The file of a fork may have the logs of its ancestors before its own, the oldest first, each up to the fork point and
+with a trailer of its own. So every log but the first is a fork's whose genesis names the head of the log before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -179,6 +182,7 @@ MAX_LINE: Final = 64 * 1024 * 1024
 #: Called with the numbers of effects and bytes checked so far.
 Progress = Callable[[int, int], None]
 
+_AFTER_TRAILER: Final = "text after the trailer; there an export ends, or goes on with the log of a fork made there"
 _MIB: Final = 1024 * 1024
 _STEP: Final = 1000
 #: The beginning of an export's first line, whatever else may be wrong with it.
@@ -190,7 +194,8 @@ class CheckedExport:
     """The facts about an export in which everything holds.
 
     ``world`` and ``ruleset_version`` are those of the genesis, ``genesis`` is its stored text; ``sim_time`` and
-    ``wall_time`` are those of the last effect; ``longest`` is the number of bytes of the longest line.
+    ``wall_time`` are those of the last effect; ``longest`` is the number of bytes of the longest line, and ``start`` is
+    the byte of the file at which the first one begins.
     """
 
     trailer: Trailer
@@ -200,6 +205,7 @@ class CheckedExport:
     sim_time: float
     wall_time: float
     longest: int
+    start: int = 0
 
 
 def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
@@ -217,41 +223,82 @@ def check_export(
     progress: Progress | None = None,
     spill: Spill | None = None,
 ) -> CheckedExport:
+    """Check a whole export as `check_exports` does; return what it says of the world that was exported."""
+    return check_exports(
+        stream, name=name, noted=noted, max_effect_bytes=max_effect_bytes, progress=progress, spill=spill
+    )[-1]
+
+
+def check_exports(
+    stream: BinaryIO,
+    *,
+    name: str,
+    noted: Iterable[Position] = (),
+    max_effect_bytes: int = _MIB,
+    progress: Progress | None = None,
+    spill: Spill | None = None,
+) -> list[CheckedExport]:
     """Check a whole export, line by line, in bounded memory: 24 bytes of each effect, less with ``spill`` (`Repeats`).
 
-    ``name`` is the file's name in errors; ``noted`` are positions that were kept earlier, through which the chain must
-    pass. Raises FileRefusedError with the ``line`` (counted from 1) and the reason. It has the detail ``unchecked`` if
-    the reason does not speak against the file: it is not an export, is one of another version, or has an effect over
-    ``max_effect_bytes``.
+    Returns the logs of the file: that of the exported world is the last, after those of its ancestors, if it has them.
+    ``name`` is the file's name in errors; ``noted`` are positions that were kept earlier, through which the chain of
+    the last log must pass. Raises FileRefusedError with the ``line`` (counted from 1) and the reason. It has the detail
+    ``unchecked`` if the reason does not speak against the file: it is not an export, is one of another version, or has
+    an effect over ``max_effect_bytes``.
     """
-    used = UsedOnce(spill)
+    noted = list(noted)
+    done: list[CheckedExport] = []
+    size = effects = 0
+    check = _Check(name, max_effect_bytes, noted, UsedOnce(spill), _After())
     try:
-        check = _Check(name, max_effect_bytes, noted, used)
-        size = 0
         for line in read_lines(stream, limit=max(max_effect_bytes, MAX_TRAILER)):
+            if check.is_complete and line.startswith(_GENESIS_START):
+                done.append(check.finish())
+                effects += check.seq
+                check.close()
+                after = _After(done[-1].trailer, check.line, size)
+                check = _Check(name, max_effect_bytes, noted, UsedOnce(spill), after)
             check.feed(line)
             size += len(line)
             if progress is not None and check.seq % _STEP == 0:
-                progress(check.seq, size)
-        checked = check.finish()
+                progress(effects + check.seq, size)
+        done.append(check.finish(is_last=True))
     finally:
-        used.close()
+        check.close()
     if progress is not None:
-        progress(check.seq, size)
-    return checked
+        progress(effects + check.seq, size)
+    return done
+
+
+class _After(NamedTuple):
+    """What is before a log in its file: the trailer of its parent's log, lines and bytes."""
+
+    trailer: Trailer | None = None
+    lines: int = 0
+    bytes: int = 0
 
 
 class _Check:
-    """The state of one check: what the next line must continue."""
+    """The state of the check of one log: what the next line must continue."""
 
-    def __init__(self, name: str, max_effect_bytes: int, noted: Iterable[Position], used: UsedOnce) -> None:
+    def __init__(
+        self,
+        name: str,
+        max_effect_bytes: int,
+        noted: Iterable[Position],
+        used: UsedOnce,
+        after: _After,
+    ) -> None:
         self._name = name
         self._used = used
         self._max_effect_bytes = max_effect_bytes
         self._noted: dict[int, list[Position]] = {}
         for position in noted:
             self._noted.setdefault(position.global_seq, []).append(position)
+        #: what is wrong with the first noted position that differs
+        self._differs: FileRefusedError | None = None
         self._marks = Marks()
+        self._after = after
         self._world: NewWorld | None = None
         self._genesis = b""
         self._payload: dict[str, Any] = {}
@@ -259,16 +306,26 @@ class _Check:
         self._checksum = ""
         self._sim_time = self._wall_time = float("-inf")
         self._trailer: Trailer | None = None
-        self._line = self._longest = 0
+        self.line = after.lines
+        self._longest = 0
         self._ended = True
         self.seq = 0
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the log has its trailer."""
+        return self._trailer is not None
+
+    def close(self) -> None:
+        """Return the files that were lent."""
+        self._used.close()
+
     def feed(self, line: bytes) -> None:
         """Check the next line, with its end."""
-        self._line += 1
+        self.line += 1
         self._longest = max(self._longest, len(line))
         if self._trailer is not None:
-            raise self._refusal("text after the trailer; an export ends there")
+            raise self._refusal(_AFTER_TRAILER)
         text = line[:-1] if line.endswith(b"\n") else line
         self._ended = text is not line
         if not text.strip():
@@ -283,18 +340,20 @@ class _Check:
             raise self._refusal(f"{what}; raise WORLDLEDGER_MAX_EFFECT_BYTES to allow it", unchecked=True)
         self._read_effect(text)
 
-    def finish(self) -> CheckedExport:
-        """Finish the check at the end of the file."""
+    def finish(self, *, is_last: bool = False) -> CheckedExport:
+        """Finish the check at the end of the log; noted positions are about the last one of the file."""
         if self._trailer is None:
-            if self._line == 0:
-                self._line = 1
+            if self.line == 0:
+                self.line = 1
                 raise self._no_export("the file is empty")
             raise self._refusal("the file ends here without a trailer: it was truncated")
         again = self._used.finish()
         if again is not None:
-            self._line = again[0]
+            self.line = self._after.lines + again[0]
             raise self._refusal(again[1], seq=again[0])
-        if self._noted:
+        if is_last and self._differs is not None:
+            raise self._differs
+        if is_last and self._noted:
             missing = min(self._noted)
             raise self._refusal(f"the log ends at seq {self.seq}, before the given head {missing}", seq=self.seq)
         assert self._world is not None  # noqa: S101 - a trailer without a genesis was refused
@@ -306,6 +365,7 @@ class _Check:
             sim_time=self._sim_time,
             wall_time=self._wall_time,
             longest=self._longest,
+            start=self._after.bytes,
         )
 
     # -- effects ---------------------------------------------------------------------------------------------
@@ -338,7 +398,7 @@ class _Check:
         for noted in self._noted.pop(self.seq, ()) if self._noted else ():
             if noted.checksum.hex() != self._checksum:
                 what = f"the checksum is {self._checksum[:16]}…, the given head says {noted.checksum.hex()[:16]}…"
-                raise self._refusal(what, seq=self.seq)
+                self._differs = self._differs or self._refusal(what, seq=self.seq)
 
     def _read_genesis(self, effect: dict[str, Any]) -> NewWorld:
         """Return the world that the first effect creates."""
@@ -350,11 +410,19 @@ class _Check:
             raise self._refusal(what) if effect.keys() >= REQUIRED else self._no_export(what)
         self._payload = payload
         try:
-            return recorded_world(effect.get("world_id"), payload)
+            world = recorded_world(effect.get("world_id"), payload)
         except SimulationError as error:
             if error.details.get("path") == PROFILE_PATH:
                 raise self._refusal(error.message, unchecked=True) from None
             raise self._refusal(error.message, seq=1) from None
+        before, point = self._after.trailer, world.fork_of
+        if before is not None and (
+            point is None
+            or (point.world_id, point.world_uuid) != (before.world_id, before.world_uuid)
+            or (point.global_seq, point.checksum) != (before.head_seq, before.head_checksum)
+        ):
+            raise self._refusal(_AFTER_TRAILER)
+        return world
 
     # -- the end ---------------------------------------------------------------------------------------------
 
@@ -395,23 +463,24 @@ class _Check:
             what = f"the checksum over the lines before is {self._checksum[:16]}…, the trailer says "
             return self._refusal(f"{what}{trailer.head_checksum[:16]}…: a line before, or the trailer, was changed")
         first, last = found
-        self._line = first
+        self.line = self._after.lines + first
         if first == last:
             return self._refusal("this line was changed: from here on the checksums differ", seq=first)
-        return self._refusal(f"this line or one of those up to line {last} was changed", seq=first)
+        return self._refusal(f"this line or one of those up to line {self._after.lines + last} was changed", seq=first)
 
     def _no_export(self, reason: str) -> FileRefusedError:
         """Refuse a line that no export has: if it is the first, the file is not an export."""
-        if self._world is not None:
+        if self._world is not None or self._after.trailer is not None:
             return self._refusal(reason)
         return self._refusal(f"not a worldledger export: {reason}", unchecked=True)
 
     def _refusal(self, reason: str, *, seq: int | None = None, unchecked: bool | None = None) -> FileRefusedError:
+        known = self._world or self._after.trailer
         return FileRefusedError(
             reason,
             file=self._name,
-            line=self._line,
-            world_id=None if self._world is None else self._world.world_id,
+            line=self.line,
+            world_id=None if known is None else known.world_id,
             global_seq=seq,
             unchecked=unchecked,
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -109,7 +111,7 @@ def test_verify_goes_back_to_the_first_ancestor(on: Cli, line: tuple[str, str]) 
     compared = [text.split(", up to")[0] for text in every.out.splitlines() if text.startswith("  ")]
     assert compared == [f"  inherited from {name}: compared the fork point" for name in ("bazaar", "child")]
     own = on("verify", "grandchild", "--own").out.splitlines()
-    assert [text.split(", up to")[0] for text in own[1:]] == ["  inherited from child: left out"]
+    assert [text.split(", up to")[0] for text in own[1:]] == ["  inherited from child: left out, not checked"]
 
 
 @pytest.mark.usefixtures("line")
@@ -178,3 +180,86 @@ def test_worlds_as_a_tree(on: Cli, database_url: str) -> None:
     tables = ("effects", "requests", "snapshots", "heads", "worlds")
     tamper(database_url, *(f"delete from {table} where world_id = 'bazaar'" for table in tables))
     assert on("worlds", "--tree").out.splitlines()[0] == "child from seq 6 of bazaar, which is not here 2 effects"
+
+
+@pytest.mark.usefixtures("line")
+def test_a_fork_goes_to_another_database_with_its_past(
+    on: Cli, cli: Cli, make_database: Callable[..., str], tmp_path: Path
+) -> None:
+    """The export of a fork has its ancestors up to the fork points; imported elsewhere it verifies to the beginning."""
+    url, file, again = make_database(), tmp_path / "fork.ndjson", tmp_path / "again.ndjson"
+    told = on("export", "grandchild", "-o", str(file))
+    assert (told.code, ", after what it has from bazaar, child to " in told.err) == (0, True)
+    first, *inherited = cli("verify", "--file", str(file)).out.splitlines()
+    assert first.startswith(f"verified {file}: grandchild 2 effects, head 2:")
+    assert inherited == on("verify", "grandchild").out.splitlines()[1:]
+    imported = cli("import", "log", str(file), "--database-url", url)
+    assert [line.split(", head")[0] for line in imported.out.splitlines()] == [
+        "imported bazaar, 6 effects",
+        "imported child, 2 effects",
+        "imported grandchild, 2 effects",
+    ]
+    assert cli("verify", "grandchild", "--database-url", url).out == on("verify", "grandchild").out
+    assert cli("state", "grandchild", "--json", "--database-url", url).out == on("state", "grandchild", "--json").out
+    assert cli("export", "grandchild", "-o", str(again), "--database-url", url).code == 0
+    assert again.read_bytes() == file.read_bytes()
+    repeated = cli("import", "log", str(file), "--database-url", url)
+    assert repeated.out.count("already there, nothing to do: ") == 3
+
+
+@pytest.mark.usefixtures("line")
+def test_a_past_that_is_there_is_not_imported_again(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """A parent that has gone on behind the fork point is no conflict; one whose effect there differs is."""
+    file = tmp_path / "fork.ndjson"
+    on("export", "child", "-o", str(file))
+    assert on("import", "log", str(file)).out.startswith("already there, nothing to do: bazaar, 6 effects")
+    tamper(database_url, _REWRITTEN)
+    result = on("import", "log", str(file))
+    assert (result.code, result.out) == (2, "")
+    assert "a world named 'bazaar' is already there, and its log differs from seq 5 on" in result.err
+
+
+@pytest.mark.usefixtures("line")
+def test_a_file_without_the_past_says_so(on: Cli, cli: Cli, make_database: Callable[..., str], tmp_path: Path) -> None:
+    """With --own, and with --all, the file has the fork's own log; verification says what it could not see."""
+    file, folder = tmp_path / "own.ndjson", tmp_path / "all"
+    assert on("export", "child", "--own", "-o", str(file)).code == 0
+    assert on("export", "--all", "-o", str(folder)).code == 0
+    assert (folder / "child.ndjson").read_bytes() == file.read_bytes()
+    result = cli("verify", "--file", str(file))
+    assert result.code == 0
+    assert result.out.splitlines()[1].startswith("  inherited from bazaar: left out, not checked, up to 6:")
+    (told,) = json.loads(cli("verify", "--file", str(file), "--json").out)
+    assert [(part["world_id"], part["until_seq"], part["state"]) for part in told["inherited"]] == [
+        ("bazaar", 6, "left out")
+    ]
+    url = make_database()
+    assert cli("import", "log", str(file), "--database-url", url).code == 0
+    assert cli("verify", "child", "--database-url", url).out.startswith("not checked: what child has from bazaar")
+    refused = cli("export", "child", "-o", "-", "--database-url", url)
+    assert refused.code != 0
+    assert "not in this database" in refused.err
+
+
+def test_a_file_with_a_wrong_past_is_refused(on: Cli, cli: Cli, line: tuple[str, str], tmp_path: Path) -> None:
+    """The logs of a file must follow from each other; a changed line before the fork point is found, with its world."""
+    file = tmp_path / "fork.ndjson"
+    on("export", "grandchild", "-o", str(file))
+    lines = file.read_bytes().splitlines(keepends=True)
+    ends = [number for number, text in enumerate(lines, 1) if text.startswith(b'{"trailer":')]
+    assert ends == [7, 10, 13]
+    head = line[1].rpartition(" ")[2]
+    wrong = {
+        "not the parent": (lines[:7] + lines[10:], 8, "text after the trailer"),
+        "the wrong order": (lines[7:10] + lines[:7] + lines[10:], 4, "text after the trailer"),
+        "a changed line": ([text.replace(b"figs", b"nuts") for text in lines], 5, "this line was changed"),
+        "cut": (lines[:12], 12, "without a trailer"),
+    }
+    for what, (changed, at, why) in wrong.items():
+        file.write_bytes(b"".join(changed))
+        result = cli("verify", "--file", str(file))
+        assert (result.code, f"at line {at} (world" in result.out, why in result.out) == (1, True, True), what
+    file.write_bytes(b"".join(lines))
+    assert cli("verify", "--file", str(file), "--head", head).code == 1  # it is none of the fork's own
+    own = on("verify", "grandchild", "--own").out.splitlines()[0].rpartition(" ")[2]
+    assert cli("verify", "--file", str(file), "--head", own).code == 0

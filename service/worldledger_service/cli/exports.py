@@ -36,6 +36,9 @@ def export(
     experiment: Annotated[
         str | None, typer.Option("--experiment", metavar="NAME", help="As --all, the worlds of this experiment.")
     ] = None,
+    own: Annotated[
+        bool, typer.Option("--own", help="Of a fork only its own log, without what it has from its ancestors.")
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
@@ -44,8 +47,9 @@ def export(
     """Export a world: every effect as it was hashed, one a line, and a trailer that makes the file checkable.
 
     What is appended while the export runs is left out. Check a file anywhere, without a database, by
-    `worldledger verify --file`, and bring it in again by `worldledger import log`. With --all a world that does not
-    verify is named, and the others are exported.
+    `worldledger verify --file`, and bring it in again by `worldledger import log`. The file of a fork begins with the
+    logs of its ancestors, the oldest first, each up to the fork point; --own and --all leave them out. With --all a
+    world that does not verify is named, and the others are exported.
 
     Kinds of worlds have further forms, such as `worldledger export parquet` for all of them. So a world that is itself
     named as one goes last: `worldledger export -o FILE parquet`.
@@ -58,12 +62,14 @@ def export(
     if (world is not None) + every + (experiment is not None) != 1:
         raise typer.BadParameter("name a world, or give --all or --experiment")
     if world is None:
-        _export_all(target(ctx, database_url, home), Path(output), experiment, force=force, quiet=quiet)
+        _export_all(
+            target(ctx, database_url, home), Path(output), experiment, own=own or every, force=force, quiet=quiet
+        )
         return
 
     async def work(store: Store) -> None:
         record = await find_world(store, world)
-        await _export(store, record, output, force=force, quiet=quiet)
+        await _export(store, record, output, own=own, force=force, quiet=quiet)
 
     try:
         with_store(target(ctx, database_url, home), work)
@@ -72,22 +78,30 @@ def export(
         raise typer.Exit(1) from None
 
 
-async def _export(store: Store, record: WorldRecord, output: str, *, force: bool, quiet: bool) -> None:
+async def _export(store: Store, record: WorldRecord, output: str, *, own: bool, force: bool, quiet: bool) -> None:
     from worldledger_service.store.transfer import export_world  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
+    line = [record] if own else await store.states.line(record)
+    total = sum(each.head_seq for each in line)
+    before = 0
     with (
         written_whole(output, force=force) as write,
         progress_bar(f"exporting {record.world_id}", quiet=quiet or output == "-") as tell,
     ):
-        trailer = await export_world(
-            store.reader, record, write, lambda done: tell(done, record.head_seq, f"{done} effects")
-        )
+
+        def told(done: int) -> None:
+            tell(before + done, total, f"{before + done} effects")
+
+        for each in line:
+            trailer = await export_world(store.reader, each, write, told)
+            before += each.head_seq
     if not quiet:
         where = "" if output == "-" else f" to {output}"
-        say(f"exported {record.world_id}: {trailer.count} effects, head {trailer.head}{where}")
+        along = f", after what it has from {', '.join(each.world_id for each in line[:-1])}" if line[1:] else ""
+        say(f"exported {record.world_id}: {trailer.count} effects, head {trailer.head}{along}{where}")
 
 
-def _export_all(where: Target, folder: Path, experiment: str | None, *, force: bool, quiet: bool) -> None:
+def _export_all(where: Target, folder: Path, experiment: str | None, *, own: bool, force: bool, quiet: bool) -> None:
     """Export every world, or an experiment's, each to a file. Existing files are replaced only with ``force``."""
     tampered: list[str] = []
     try:
@@ -108,7 +122,7 @@ def _export_all(where: Target, folder: Path, experiment: str | None, *, force: b
                 require_none(file)
         for name, file in files.items():
             try:
-                await _export(store, await store.world(name), file, force=force, quiet=True)
+                await _export(store, await store.world(name), file, own=own, force=force, quiet=True)
             except (TamperedError, InvalidNameError) as error:
                 say(f"{error.message}; a log that does not verify makes no export")
                 tampered.append(name)

@@ -182,8 +182,9 @@ def import_log(
     """Restore a world from its export, to the byte: the same effects, checksums and head.
 
     The whole file is checked before anything is written (one that was truncated or changed is refused, naming the
-    line; the exit code is then 1), and all of it goes in by one transaction. Where the very same log is there
-    already, nothing is done.
+    line; the exit code is then 1), and a log goes in by one transaction. Where the very same log is there already,
+    nothing is done. The file of a fork has its ancestors' logs up to the fork points: they become worlds of their own,
+    unless those worlds, with the same effects, are there.
 
     Examples:
         worldledger import log my-world.ndjson
@@ -192,28 +193,36 @@ def import_log(
     where = target(ctx, database_url, home)
     with open_export(file) as stream:
         try:
-            checked = check_file(stream, file, max_effect_bytes=where.settings.max_effect_bytes, quiet=quiet)
+            logs = check_file(stream, file, max_effect_bytes=where.settings.max_effect_bytes, quiet=quiet)
         except FileRefusedError as error:
             say(f"{error.message}; nothing was imported")
             raise typer.Exit(1) from None
-        world = checked.world
-        if not quiet and not _known(world.ruleset):
-            say(f"the ruleset {world.ruleset!r} of this world is not installed here; its log is imported all the same")
+        ruleset = logs[-1].world.ruleset
+        if not quiet and not _known(ruleset):
+            say(f"the ruleset {ruleset!r} of this world is not installed here; its log is imported all the same")
 
         async def work(store: Store) -> None:
-            with progress_bar(f"importing {world.world_id}", quiet=quiet) as tell:
-                written = await store.import_log(
-                    stream,
-                    checked,
-                    name=file,
-                    progress=lambda done: tell(done, checked.trailer.count, f"{done} effects"),
-                )
-
-            what = "imported" if written else "already there, nothing to do:"
-            # Before the store is closed, which waits for the world's snapshots.
-            put(f"{what} {world.world_id}, {checked.trailer.count} effects, head {checked.trailer.head}")
+            for checked in logs:
+                await _import(store, stream, file, checked, is_prefix=checked is not logs[-1], quiet=quiet)
 
         with_store(where, work)
+
+
+async def _import(
+    store: Store, stream: BinaryIO, file: str, checked: CheckedExport, *, is_prefix: bool, quiet: bool
+) -> None:
+    world_id, count = checked.world.world_id, checked.trailer.count
+    with progress_bar(f"importing {world_id}", quiet=quiet) as tell:
+        written = await store.import_log(
+            stream,
+            checked,
+            name=file,
+            progress=lambda done: tell(done, count, f"{done} effects"),
+            is_prefix=is_prefix,
+        )
+    what = "imported" if written else "already there, nothing to do:"
+    # Before the store is closed, which waits for the world's snapshots.
+    put(f"{what} {world_id}, {count} effects, head {checked.trailer.head}")
 
 
 @contextmanager
@@ -234,14 +243,14 @@ def open_export(file: str) -> Iterator[BinaryIO]:
 
 def check_file(
     stream: BinaryIO, file: str, *, noted: Iterable[Position] = (), max_effect_bytes: int, quiet: bool
-) -> CheckedExport:
-    """Check an export with a progress bar. Raises FileRefusedError, naming the line."""
-    from worldledger.exports import check_export  # noqa: PLC0415
+) -> list[CheckedExport]:
+    """Check an export with a progress bar; return its logs. Raises FileRefusedError, naming the line."""
+    from worldledger.exports import check_exports  # noqa: PLC0415
 
     size = stream.seek(0, 2)
     stream.seek(0)
     with progress_bar(f"checking {file}", quiet=quiet) as tell:
-        return check_export(
+        return check_exports(
             stream,
             name=file,
             noted=noted,

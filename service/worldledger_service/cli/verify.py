@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,7 @@ from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
     from worldledger.chain import Inherited, Position, Verdict
+    from worldledger.exports import CheckedExport
     from worldledger_service.settings import Settings
     from worldledger_service.store import Store
     from worldledger_service.store.spans import Hear, Span
@@ -317,7 +318,7 @@ def _inherited(part: Inherited) -> str:
     what = {
         "verified": f"verified {counted(part.effects, 'effect')}",
         "compared": "compared the fork point",
-        "left out": "left out",
+        "left out": "left out, not checked",
         "missing": "not checked",
         "tampered": "tampered",
     }[part.state]
@@ -355,7 +356,7 @@ def verify_file(file: str, noted: list[Position], *, max_effect_bytes: int, as_j
     limit = max(max_effect_bytes, MAX_LINE)  # the limit of the service that wrote the file is not known here
     try:
         with open_export(file) as stream:
-            checked = check_file(stream, file, noted=noted, max_effect_bytes=limit, quiet=quiet or as_json)
+            logs = check_file(stream, file, noted=noted, max_effect_bytes=limit, quiet=quiet or as_json)
     except FileRefusedError as error:
         line = error.details.get("line")
         if line is None:
@@ -371,7 +372,9 @@ def verify_file(file: str, noted: list[Position], *, max_effect_bytes: int, as_j
         else:
             put(f"{_verdict(error)}: {error.reason}")
         raise typer.Exit(1) from None
+    checked = logs[-1]
     head = checked.trailer.head
+    inherited = [*_inherited_in_file(logs)]
     if as_json:
         with json_list() as item:
             item(
@@ -385,11 +388,25 @@ def verify_file(file: str, noted: list[Position], *, max_effect_bytes: int, as_j
                     "verified_through": head.global_seq,
                     "position": str(head),
                     "finding": None,
-                    "inherited": [],
+                    "inherited": [part.told() for part in inherited],
                 }
             )
     elif not quiet:
         put(f"verified {file}: {checked.world.world_id} {checked.trailer.count} effects, head {head}")
+        for part in inherited:
+            put(_inherited(part))
+
+
+def _inherited_in_file(logs: Sequence[CheckedExport]) -> Iterator[Inherited]:
+    """Return what a fork has from its ancestors: those in the file are verified; there may be one that is not in it."""
+    from worldledger.chain import Inherited, Position  # noqa: PLC0415
+
+    for log in reversed(logs[:-1]):
+        yield Inherited(log.world.world_id, log.trailer.head, "verified", log.trailer.count)
+    point = logs[0].world.fork_of
+    if point is not None:
+        until = Position(point.global_seq, bytes.fromhex(point.checksum))
+        yield Inherited(point.world_id, until, "left out")
 
 
 def _verdict(error: FileRefusedError) -> str:

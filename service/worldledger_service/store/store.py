@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from weakref import WeakValueDictionary
 
@@ -344,20 +344,33 @@ class Store:
             return await authority_at(connection, world_id, seq)
 
     async def import_log(
-        self, stream: BinaryIO, checked: CheckedExport, *, name: str, progress: Callable[[int], None] | None = None
+        self,
+        stream: BinaryIO,
+        checked: CheckedExport,
+        *,
+        name: str,
+        progress: Callable[[int], None] | None = None,
+        is_prefix: bool = False,
     ) -> bool:
         """Restore a world from a checked export; see `worldledger_service.store.transfer.import_export`.
 
         The world's ruleset need not be installed here.
         """
         world = checked.world
-        if world.ruleset not in known_rulesets():
-            return await import_export(self.reader, stream, checked, name=name, progress=progress)
-        with self._import_snapshots(world) as snapshots:
+        is_known = world.ruleset in known_rulesets()
+        # A fork is folded from its parent's state on, which takes the database.
+        beside = self._import_snapshots(world) if is_known and world.fork_of is None else nullcontext()
+        with beside as snapshots:
             written = await import_export(
-                self.reader, stream, checked, name=name, progress=progress, snapshots=snapshots
+                self.reader,
+                stream,
+                checked,
+                name=name,
+                progress=progress,
+                snapshots=snapshots,
+                is_prefix=is_prefix,
             )
-        if written:
+        if written and is_known:
             count = checked.trailer.count
             self.imported(world.world_id, count, every=world.snapshot_every, snapshots=snapshots)
         return written

@@ -73,19 +73,26 @@ async def import_export(
     name: str,
     progress: Progress | None = None,
     snapshots: ImportSnapshots | None = None,
+    is_prefix: bool = False,
 ) -> bool:
-    """Restore a world from an export that `check_export` has checked; ``stream`` is read from its beginning.
+    """Restore a world from an export that `check_exports` has checked; ``stream`` is the same file.
 
     Everything is written in one transaction: the effects as the bytes of the file, the world's row from the genesis,
     the requests from the effects' req_ids. Returns False, and writes nothing, if the very same log exists already.
     Raises WorldExistsError if another log of that name exists, saying how they differ, and FileRefusedError if the file
-    is no longer the checked one. ``snapshots`` get the effects; see `Store.import_log`.
+    is no longer the checked one. ``snapshots`` get the effects; see `Store.import_log`. With ``is_prefix`` the log is
+    an ancestor's up to a fork point: it is there already, too, if the world goes on behind it.
     """
-    stream.seek(0)
+    stream.seek(checked.start)
     async with bulk_transaction(reader) as connection:
         if await _insert_world(connection, checked):
             await _Restorer(connection, stream, checked, name, progress, snapshots).run()
             return True
+    head = checked.trailer.head
+    if is_prefix:
+        rows = await reader.fetch(statements.CHECKSUM_AT, checked.world.world_id, head.global_seq)
+        if rows and rows[0]["checksum"] == head.checksum:
+            return False
     await _compare(reader, stream, checked, name)
     return False
 
@@ -202,7 +209,7 @@ async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport, nam
         head = await connection.fetchrow(statements.HEAD, world_id)
     if head is not None and (head["head_seq"], head["head_checksum"]) == checked.trailer.head:
         return
-    stream.seek(0)
+    stream.seek(checked.start)
     here, there = (head["head_seq"] if head is not None else 0), checked.trailer.count
     same = await _common(reader, world_id, _effect_lines(stream, checked, name))
     if same < min(here, there):
