@@ -90,10 +90,15 @@ def fake(engines: Engines) -> MakeFake:
     return make
 
 
+@pytest.fixture(scope="module")
+def swept() -> None:
+    """What tests of other files have left lying about is told of now, and not in the middle of a test of this file."""
+    gc.collect()
+
+
 @pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def quiet(swept: None, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Nothing is logged by asyncio or python-chess: whatever an engine does is told by an error."""
-    gc.collect()  # what other tests have left lying about is told of here, and not in the middle of this one
     caplog.clear()
     yield
     records = [record for phase in ("setup", "call") for record in caplog.get_records(phase)]
