@@ -48,6 +48,7 @@ def test_an_unfinished_game_is_not_played() -> None:
         "average_thinking_time": 0.0,
         "illegal_moves_attempted": 0,
         "timeouts": 0,
+        "is_fork": False,
     }
 
 

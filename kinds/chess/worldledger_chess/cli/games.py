@@ -27,23 +27,24 @@ def require_chess(world: WorldRecord) -> None:
         )
 
 
-async def effects_of(store: Store, world: WorldRecord) -> list[Effect]:
-    """Return a world's effects up to the head in its record. Raises TamperedError if they do not verify.
+async def history_of(store: Store, world: WorldRecord) -> list[Effect]:
+    """Return the effects of a world up to the head in its record; for a fork, after those of its ancestors.
 
-    A game is short, so they are held at once.
+    A game is short, so they are held at once. Raises TamperedError if they do not verify, ParentMissingError.
     """
     from worldledger.chain import Verifier  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
-    head = world.head.position
-    verifier = Verifier(world.world_id)
     effects: list[Effect] = []
-    async for batch in store.reader.batches(world.world_id, until_seq=head.global_seq):
-        if not verifier.feed(batch):
-            break
-        effects += [cast("Effect", read_effect(world.world_id, row)) for row in batch]
-    verdict = verifier.finish(head)
-    if verdict.finding is not None:
-        raise verdict.finding.error()
+    for each in await store.states.line(world):
+        head = each.head.position
+        verifier = Verifier(each.world_id)
+        async for batch in store.reader.batches(each.world_id, until_seq=head.global_seq):
+            if not verifier.feed(batch):
+                break
+            effects += [cast("Effect", read_effect(each.world_id, row)) for row in batch]
+        verdict = verifier.finish(head)
+        if verdict.finding is not None:
+            raise verdict.finding.error()
     return effects
 
 

@@ -17,7 +17,7 @@ from worldledger_service.cli.output import Tell, counted, progress_bar, put, put
 from worldledger_service.garbage import relax_gc
 
 from worldledger.errors import SimulationError, TamperedError
-from worldledger_chess.cli.games import effects_of, require_chess
+from worldledger_chess.cli.games import history_of, require_chess
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
@@ -248,7 +248,7 @@ async def _write_games(
 
 async def _read(store: Store, worlds: AsyncIterator[WorldRecord]) -> AsyncIterator[tuple[WorldRecord, list[Effect]]]:
     async for world in worlds:
-        yield world, await effects_of(store, world)
+        yield world, await history_of(store, world)
 
 
 def _written(world: WorldRecord, effects: list[Effect], summary: Exported) -> str | None:

@@ -10,20 +10,20 @@ import typer
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.files import written_whole
 from worldledger_service.cli.layout import Piece, put_lines, shown, table
-from worldledger_service.cli.moments import At, one_moment, seq_of
+from worldledger_service.cli.moments import At, one_moment, place_of
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, World
 from worldledger_service.cli.output import counted, plain, put_bytes
 
 from worldledger.errors import MomentNotFoundError, SimulationError
-from worldledger_chess.cli.games import board_lines, effects_of, require_chess
+from worldledger_chess.cli.games import board_lines, history_of, require_chess
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store
 
     from worldledger.effects import Effect
     from worldledger_chess.rules.endings import Player
-    from worldledger_chess.rules.gamelog import GameLog, LoggedMove
+    from worldledger_chess.rules.gamelog import GameLog, LoggedAttempt, LoggedMove
 
 
 _COLOURS: tuple[Player, Player] = ("white", "black")
@@ -52,7 +52,8 @@ def show(
 
     Each move has its global_seq, and its time, clock, evaluation and comment where they are known. --at, --ply and
     --move go back to the position of that moment, with what was attempted there before the next move. In the drawing
-    of --svg the last move is marked, and a check.
+    of --svg the last move is marked, and a check. A fork shows the whole game, with the global_seq of
+    its parent's moves in parentheses.
 
     Examples:
         worldledger chess show my-game
@@ -63,14 +64,14 @@ def show(
     if svg == "-" and as_json:
         raise typer.BadParameter("stdout can have one of them: --json, or --svg -")
 
-    async def work(store: Store) -> tuple[list[Effect], int]:
+    async def work(store: Store) -> tuple[str, list[Effect], tuple[str, int]]:
         record = await find_world(store, world)
         require_chess(record)
-        seq = record.head_seq if ply is not None else await seq_of(store, record, moment)
-        return await effects_of(store, record), seq
+        found, seq = (record, record.head_seq) if ply is not None else await place_of(store, record, moment)
+        return record.world_id, await history_of(store, record), (found.world_id, seq)
 
-    effects, seq = with_store(target(ctx, database_url, home), work)
-    log, plies = _at(effects[0]["world_id"], effects, seq, ply)
+    name, effects, place = with_store(target(ctx, database_url, home), work)
+    log, plies = _at(name, effects, place, ply)
     if svg is not None:
         with written_whole(svg, force=force) as write:
             write(_drawn(log).encode())
@@ -82,8 +83,11 @@ def show(
         put_lines(_page(log, plies))
 
 
-def _at(world: str, effects: list[Effect], seq: int, ply: int | None) -> tuple[GameLog, int]:
-    """Return the game up to ``seq``, or to the move after ``ply``, and how many moves it has in all."""
+def _at(world: str, effects: list[Effect], place: tuple[str, int], ply: int | None) -> tuple[GameLog, int]:
+    """Return the game up to an effect, or to the move after ``ply``, and how many moves it has in all.
+
+    ``place``: the world of the effect, of which the effects are the history, and its seq.
+    """
     from worldledger_chess.rules.gamelog import GameLog  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     log = GameLog.of(effects)
@@ -94,13 +98,16 @@ def _at(world: str, effects: list[Effect], seq: int, ply: int | None) -> tuple[G
         raise MomentNotFoundError(
             f"the game {world!r} has no ply {ply}; its last is {plies}", world_id=world, ply=ply, plies=plies
         )
+    places = [(effect["world_id"], effect["global_seq"]) for effect in effects]
     if ply is not None and ply < plies:
-        seq = log.moves[ply].global_seq - 1
-    if seq >= effects[-1]["global_seq"]:
+        end = places.index((log.moves[ply].world_id, log.moves[ply].global_seq))
+    else:
+        end = places.index(place) + 1
+    if end == len(effects):
         return log, plies
-    log = GameLog.of(effect for effect in effects if effect["global_seq"] <= seq)
+    log = GameLog.of(effects[:end])
     if log.started is None:
-        raise MomentNotFoundError(f"the game {world!r} was not started yet at seq {seq}", world_id=world)
+        raise MomentNotFoundError(f"the game {world!r} was not started yet at seq {place[1]}", world_id=world)
     return log, plies
 
 
@@ -133,6 +140,7 @@ def _document(log: GameLog, plies: int) -> dict[str, Any]:
                 "uci_notation": move.uci,
                 **{name: move.payload.get(name) for name in ("thinking_time", "clock", "evaluation", "comment")},
                 "wall_time": move.wall_time,
+                "world_id": move.world_id,
                 "global_seq": move.global_seq,
             }
             for move in log.moves
@@ -144,6 +152,7 @@ def _document(log: GameLog, plies: int) -> dict[str, Any]:
                 "agent_id": attempt.agent_id,
                 "attempted": attempt.attempted,
                 "reason": attempt.reason,
+                "world_id": attempt.world_id,
                 "global_seq": attempt.global_seq,
             }
             for attempt in log.attempts
@@ -166,7 +175,7 @@ def _page(log: GameLog, plies: int) -> Iterator[list[Piece]]:
     yield from table([_player(log, colour) for colour in _COLOURS], style="bold")
     if log.moves:
         yield []
-        yield [("moves", "bold")]
+        yield [("moves", "bold"), (_inherited(log), "")]
         yield from _move_lines(log)
     if log.attempts:
         yield []
@@ -201,7 +210,7 @@ def _move_lines(log: GameLog) -> Iterator[list[Piece]]:
         if is_white or not rows:
             rows.append([f"{number}.", *([] if is_white else empty)])
             comments.append([])
-        rows[-1] += [move.san, f"seq {move.global_seq}", *(_known(move, name) for name in known)]
+        rows[-1] += [move.san, _seq(log, move), *(_known(move, name) for name in known)]
         if comment := move.payload.get("comment"):
             comments[-1].append(f"{move.san}: {' '.join(str(comment).split())}")
         number, is_white = number + (not is_white), not is_white
@@ -211,6 +220,19 @@ def _move_lines(log: GameLog) -> Iterator[list[Piece]]:
         yield line
         for text in said:
             yield [("      ", ""), (text, "cyan")]
+
+
+def _seq(log: GameLog, entry: LoggedMove | LoggedAttempt) -> str:
+    return f"seq {entry.global_seq}" if entry.world_id == log.world_id else f"(seq {entry.global_seq})"
+
+
+def _inherited(log: GameLog) -> str:
+    """Return how many moves of a fork are those of its ancestors, as text."""
+    older = [move for move in log.moves if move.world_id != log.world_id]
+    if not older:
+        return ""
+    worlds = " and ".join(dict.fromkeys(plain(move.world_id) for move in older))
+    return f", up to ply {older[-1].ply} those of {worlds}"
 
 
 def _known(move: LoggedMove, name: str) -> str:
@@ -234,7 +256,7 @@ def _attempt(log: GameLog, index: int) -> tuple[str, str, str, str, str]:
     return (
         what if len(what) <= 40 else f"{what[:39]}…",
         attempt.player,
-        f"seq {attempt.global_seq}",
+        _seq(log, attempt),
         f"after {after}, ply {attempt.after_ply}" if attempt.after_ply else "at the beginning",
         plain(attempt.reason).replace("_", " "),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from worldledger_projections.base import Changes, Column, Projection, Row, View, WorldProjection
 
@@ -20,27 +20,6 @@ from worldledger_chess.rules.endings import Player
 #: Seconds are rounded to this many digits, as in the fold, so that sums of milliseconds come out whole.
 _DIGITS: Final = 6
 _WINNERS: Final[dict[str, Player | None]] = {"white_wins": "white", "black_wins": "black", "draw": None}
-
-
-@dataclass(slots=True)
-class _Side:
-    """What one colour's player did: as in the state."""
-
-    agent_id: str
-    moves: int = 0
-    timed_moves: int = 0
-    thinking_time: float = 0.0
-    illegal_moves_attempted: int = 0
-
-    @classmethod
-    def of(cls, entity: dict[str, Any]) -> _Side:
-        return cls(
-            entity["agent_id"],
-            entity["moves"],
-            entity["timed_moves"],
-            entity["thinking_time"],
-            entity["illegal_moves_attempted"],
-        )
 
 
 @dataclass(slots=True)
@@ -59,125 +38,84 @@ class _Stats:
     average_thinking_time: float = 0.0
     illegal_moves_attempted: int = 0
     timeouts: int = 0
+    is_fork: bool = False
 
 
 _row_of: Final[Callable[[_Stats], Row]] = attrgetter(*(field.name for field in fields(_Stats)))
 
 
 class _World(WorldProjection):
-    def __init__(self, world_id: str, state: WorldState) -> None:
+    """The rows by agent_id: they count what this world's own effects say, and the state only who plays."""
+
+    def __init__(self, world_id: str, rows: Sequence[Row], state: WorldState) -> None:
         self._world_id = world_id
         self._play = Play.of(state)
-        self._sides: dict[Player, _Side] = {}
-        self._result: str | None = None
-        if self._play.status is not None:
-            self._sides = {player: _Side.of(state.entities[player]) for player in PLAYERS}
-            self._result = state.entities["board"]["result"]
+        self._rows = {row.agent_id: row for row in (_Stats(*row) for row in rows)}
+        self._is_fork = any(row.is_fork for row in self._rows.values())
         self._changed = False
+        if self._play.status is not None:
+            self._is_fork = self._is_fork or not rows  # it was not started here
+            self._players: dict[Player, str] = {player: state.entities[player]["agent_id"] for player in PLAYERS}
 
     def apply(self, effect: Effect) -> None:
         kind = effect["kind"]
+        play = self._play
         if kind == "MoveMade":
-            play = self._play
             if play.move(effect):
-                side = self._sides[play.mover]
-                side.moves += 1
+                row = self._row(play.mover)
+                row.total_moves += 1
                 if play.thinking_time is not None:
-                    side.timed_moves += 1
-                    side.thinking_time = round(side.thinking_time + play.thinking_time, _DIGITS)
-                self._changed = True
+                    row.timed_moves += 1
+                    row.total_thinking_time = round(row.total_thinking_time + play.thinking_time, _DIGITS)
         elif kind == "GameStarted":
-            start = self._play.start(effect["payload"])
+            start = play.start(effect["payload"])
             if start is not None:
-                self._sides = {player: _Side(start.agents[player]) for player in PLAYERS}
-                self._changed = True
+                self._players = start.agents
+                self._meet()
         elif kind == "MoveRejected":
-            rejected = self._play.reject(effect["payload"])
+            rejected = play.reject(effect["payload"])
             if rejected is not None:
                 player, illegal = rejected
-                self._sides[player].illegal_moves_attempted += illegal
-                self._changed = True
+                self._row(player).illegal_moves_attempted += illegal
         elif kind == "GameEnded":
-            claim = self._play.end(effect["payload"])
+            claim = play.end(effect["payload"])
             if claim is not None:
-                self._result = claim.result
-                self._changed = True
+                self._end(_WINNERS[claim.result])
+
+    def _row(self, player: Player) -> _Stats:
+        """Return the row of a colour's agent, which is about to change; the other one has a row from then on, too."""
+        self._meet()
+        return self._rows[self._players[player]]
+
+    def _meet(self) -> None:
+        self._changed = True
+        for agent_id in self._players.values():
+            if agent_id not in self._rows:
+                self._rows[agent_id] = _Stats(self._world_id, agent_id, is_fork=self._is_fork)
+
+    def _end(self, winner: Player | None) -> None:
+        for player in PLAYERS:
+            row = self._row(player)
+            row.games_played += 1
+            if winner is None:
+                row.games_drawn += 1
+            elif winner == player:
+                row.games_won += 1
+            else:
+                row.games_lost += 1
+                row.timeouts += self._play.status == "timeout"
 
     def take_changes(self) -> Changes:
         if not self._changed:
             return Changes()
         self._changed = False
-        rows: dict[str, _Stats] = {}
-        for player, side in self._sides.items():
-            row = rows.setdefault(side.agent_id, _Stats(self._world_id, side.agent_id))
-            self._add(row, player, side)
-        return Changes(upserts=[_row_of(row) for row in rows.values()])
-
-    def _add(self, row: _Stats, player: Player, side: _Side) -> None:
-        row.total_moves += side.moves
-        row.timed_moves += side.timed_moves
-        row.total_thinking_time = round(row.total_thinking_time + side.thinking_time, _DIGITS)
-        if row.timed_moves:
-            row.average_thinking_time = row.total_thinking_time / row.timed_moves
-        row.illegal_moves_attempted += side.illegal_moves_attempted
-        if self._result is None:
-            return
-        row.games_played += 1
-        winner = _WINNERS[self._result]
-        if winner is None:
-            row.games_drawn += 1
-        elif winner == player:
-            row.games_won += 1
-        else:
-            row.games_lost += 1
-            row.timeouts += self._play.status == "timeout"
+        for row in self._rows.values():
+            if row.timed_moves:
+                row.average_thinking_time = row.total_thinking_time / row.timed_moves
+        return Changes(upserts=[_row_of(row) for row in self._rows.values()])
 
 
-class AgentStats(Projection):
-    """One row for each chess world and agent, with the fields and rules of AgentStats.
-
-    - A game counts as played once it has ended, so won + lost + drawn = played; what was done in a game that goes on
-      counts at once.
-    - ``average_thinking_time`` is over the moves whose time is known, of which there are ``timed_moves``; 0.0 where
-      there are none.
-    - ``timeouts`` are games lost by status timeout. A rejected move counts as an illegal one unless the effect gives
-      another reason.
-    - An agent that plays both colours has one row, and the game counts twice: it wins once and loses once, or draws
-      twice.
-
-    Which effects count is what counts in the fold, see `projections.play`. Totals over games: the view agent_totals.
-    """
-
-    name = "agent_stats"
-    version = 1
-    comment = "How the agents of chess games did: one row for each game and agent."
-    columns = (
-        Column("world_id", "text", "The name of the world, and so of the game."),
-        Column("agent_id", "text", "The agent."),
-        Column("games_played", "bigint", "1 once the game has ended; 2 for an agent that played against itself."),
-        Column("games_won", "bigint", "Of those, how many the agent won."),
-        Column("games_lost", "bigint", "Of those, how many the agent lost."),
-        Column("games_drawn", "bigint", "Of those, how many were drawn."),
-        Column("total_moves", "bigint", "How many moves the agent made."),
-        Column("timed_moves", "bigint", "Of how many of them the thinking time is known."),
-        Column("total_thinking_time", "double precision", "Seconds: the sum of the thinking times that are known."),
-        Column("average_thinking_time", "double precision", "Seconds: over timed_moves; 0 where there are none."),
-        Column("illegal_moves_attempted", "bigint", "How many illegal moves the agent tried."),
-        Column("timeouts", "bigint", "How many games the agent lost by running out of time."),
-    )
-    key = ("world_id", "agent_id")
-    rulesets = frozenset({"chess"})
-    published = MappingProxyType(
-        {
-            "total_thinking_time": "total_thinking_time_s",
-            "average_thinking_time": "average_thinking_time_s",
-        }
-    )
-    indexes = (("agent_id", "world_id"),)
-    views = (
-        View(
-            "agent_totals",
-            """
+_SUMS: Final = """
 select agent_id,
        sum(games_played)::bigint as games_played,
        sum(games_won)::bigint as games_won,
@@ -192,16 +130,72 @@ select agent_id,
        sum(illegal_moves_attempted)::bigint as illegal_moves_attempted,
        sum(timeouts)::bigint as timeouts
 from agent_stats
-group by agent_id
-""",
-            "How each agent did over all games, as AgentStats has it. Times are summed in numeric, which is exact.",
+"""
+
+
+class AgentStats(Projection):
+    """One row for each chess world and agent, with the fields and rules of AgentStats.
+
+    - A game counts as played once it has ended, so won + lost + drawn = played; what was done in a game that goes on
+      counts at once.
+    - ``average_thinking_time`` is over the moves whose time is known, of which there are ``timed_moves``; 0.0 where
+      there are none.
+    - ``timeouts`` are games lost by status timeout. A rejected move counts as an illegal one unless the effect gives
+      another reason.
+    - An agent that plays both colours has one row, and the game counts twice: it wins once and loses once, or draws
+      twice.
+
+    - A fork of a game counts what was done in it alone, and its end; nothing of what it inherits.
+
+    Which effects count is what counts in the fold, see `projections.play`. Totals over games: the view agent_totals.
+    """
+
+    name = "agent_stats"
+    version = 2
+    comment = "How the agents of chess games did: one row for each game and agent."
+    columns = (
+        Column("world_id", "text", "The name of the world, and so of the game."),
+        Column("agent_id", "text", "The agent."),
+        Column("games_played", "bigint", "1 once the game has ended; 2 for an agent that played against itself."),
+        Column("games_won", "bigint", "Of those, how many the agent won."),
+        Column("games_lost", "bigint", "Of those, how many the agent lost."),
+        Column("games_drawn", "bigint", "Of those, how many were drawn."),
+        Column("total_moves", "bigint", "How many moves the agent made."),
+        Column("timed_moves", "bigint", "Of how many of them the thinking time is known."),
+        Column("total_thinking_time", "double precision", "Seconds: the sum of the thinking times that are known."),
+        Column("average_thinking_time", "double precision", "Seconds: over timed_moves; 0 where there are none."),
+        Column("illegal_moves_attempted", "bigint", "How many illegal moves the agent tried."),
+        Column("timeouts", "bigint", "How many games the agent lost by running out of time."),
+        Column("is_fork", "boolean", "Whether the game is a fork: what was done before the fork is its parent's."),
+    )
+    key = ("world_id", "agent_id")
+    rulesets = frozenset({"chess"})
+    published = MappingProxyType(
+        {
+            "total_thinking_time": "total_thinking_time_s",
+            "average_thinking_time": "average_thinking_time_s",
+        }
+    )
+    indexes = (("agent_id", "world_id"),)
+    views = (
+        View(
+            "agent_totals",
+            f"{_SUMS}where not is_fork group by agent_id",
+            "How each agent did over all games, as AgentStats has it, without forks. Times are summed in numeric, "
+            "which is exact.",
+        ),
+        View(
+            "agent_totals_with_forks",
+            f"{_SUMS}group by agent_id",
+            "As agent_totals, with what was done in forks of games. Nothing that a fork inherits is counted twice.",
         ),
     )
     kinds = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
+    needs_rows = True
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
-        """Return the statistics' fold from the state on, in which all of them stand."""
+        """Return the statistics' fold from their rows on; the state says who plays."""
         if fold is None:
             raise ValueError("statistics are kept from the world's state on")
-        return _World(world_id, fold.state)
+        return _World(world_id, rows, fold.state)

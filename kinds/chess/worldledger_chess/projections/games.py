@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -16,7 +16,9 @@ from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
 from worldledger_chess.projections.play import Play
+from worldledger_chess.rules.claims import PLAYERS
 from worldledger_chess.rules.endings import Player
+from worldledger_chess.rules.state import BOARD
 
 _COLUMNS: Final = (
     Column("world_id", "text", "The name of the world."),
@@ -51,7 +53,12 @@ _COLUMNS: Final = (
     Column("started_at", "timestamptz", "The wall_time of the GameStarted; null before there is a game.", True),
     Column("ended_at", "timestamptz", "The wall_time of the GameEnded; null while the game goes on.", True),
     Column("last_updated", "timestamptz", "The wall_time of the last effect that counted for the game.", True),
-    Column("started_seq", "bigint", "The global_seq of the GameStarted; null before there is a game.", True),
+    Column(
+        "started_seq",
+        "bigint",
+        "The global_seq of the GameStarted; null before there is a game, and for that of a fork.",
+        True,
+    ),
     Column("ended_seq", "bigint", "The global_seq of the GameEnded; null while the game goes on.", True),
 )
 
@@ -97,8 +104,8 @@ _row_of: Final[Callable[[_Game], Row]] = attrgetter(*(column.name for column in 
 class _World(WorldProjection):
     """The row is written anew from ``_game``, and from ``_play`` for what every move changes."""
 
-    def __init__(self, world_id: str, rows: Sequence[Row]) -> None:
-        self._game = game = _Game(*rows[0]) if rows else _Game(world_id, world_id)
+    def __init__(self, world_id: str, rows: Sequence[Row], entities: Mapping[str, Any]) -> None:
+        self._game = game = _Game(*rows[0]) if rows else _inherited(world_id, entities)
         self._play = Play(game.variant, game.fen, game.turn, game.plies, game.status)
         self._updated_at: float | None = None  # epoch seconds, where newer than the row's
         self._changed = False
@@ -177,6 +184,27 @@ class _World(WorldProjection):
         return Changes(upserts=[_row_of(game)])
 
 
+def _inherited(world_id: str, entities: Mapping[str, Any]) -> _Game:
+    """Return the game with which a world begins: that of a fork as it stands in its parent; one of nothing if new."""
+    game = _Game(world_id, world_id)
+    board = entities.get(BOARD)
+    if board is None:
+        return game
+    for name in ("variant", "initial_fen", "fen", "turn", "status", "result", "reason"):
+        setattr(game, name, board[name])
+    game.plies = board["ply"]
+    for player in PLAYERS:
+        side = entities[player]
+        setattr(game, player, side["name"])
+        setattr(game, f"{player}_agent_id", side["agent_id"])
+        if side["timed_moves"]:
+            setattr(game, f"thinking_time_{player}", side["thinking_time"])
+        game.illegal_moves_attempted += side["illegal_moves_attempted"]
+    game.started_at, game.last_updated = moment(board["started_at"]), moment(board["last_updated"])
+    game.ended_at = None if board["ended_at"] is None else moment(board["ended_at"])
+    return game
+
+
 def _text(payload: dict[str, Any], name: str) -> str | None:
     text = payload.get(name)
     return text if type(text) is str else None
@@ -186,11 +214,12 @@ class Games(Projection):
     """One row for each chess world, from its genesis on.
 
     What counts is what counts in the fold (`projections.play`): nothing before the GameStarted or after the
-    GameEnded, and no effect that the fold takes as malformed.
+    GameEnded, and no effect that the fold takes as malformed. The game of a fork begins as it stands in the parent;
+    what only the parent's effects say (the event, seqs) is null.
     """
 
     name = "games"
-    version = 1
+    version = 2
     comment = "Games of chess: one row for each world of that ruleset, with the game as it stands."
     columns = _COLUMNS
     key = ("world_id",)
@@ -205,7 +234,8 @@ class Games(Projection):
     )
     indexes = (("experiment", "world_id"), ("white_agent_id", "world_id"), ("black_agent_id", "world_id"))
     needs_rows = True
+    needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Return the game's fold from its row on."""
-        return _World(world_id, rows)
+        return _World(world_id, rows, {} if fold is None else fold.state.entities)

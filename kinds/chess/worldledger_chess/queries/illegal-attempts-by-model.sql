@@ -1,7 +1,7 @@
 -- Illegal attempts by model
 --
 -- How often the players of each language model tried a move that is not legal: the model of a live game's configuration,
--- or the player's name where there is none.
+-- or the player's name where there is none. Forks of games are left out.
 --
 -- :experiment text = null -- Only the games of this experiment.
 with players as (
@@ -20,5 +20,6 @@ select p.model, count(distinct s.agent_id) as agents, count(distinct s.world_id)
            / nullif(sum(s.total_moves + s.illegal_moves_attempted), 0) as percent_illegal
 from (select distinct world_id, agent_id, model from players) p
 join agent_stats s using (world_id, agent_id)
+where not s.is_fork
 group by p.model
 order by percent_illegal desc nulls last, p.model

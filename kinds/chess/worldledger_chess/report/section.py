@@ -41,7 +41,7 @@ select agent_id, sum(games_played)::bigint as games, sum(games_won)::bigint as w
        sum(total_moves)::bigint as moves, sum(illegal_moves_attempted)::bigint as illegal,
        count(*) over () as players
 from analytics.agent_stats
-where experiment = $1
+where experiment = $1 and not is_fork
 group by agent_id
 order by games desc, agent_id
 limit $2
@@ -52,7 +52,7 @@ ILLEGAL: Final = """
 select agent_id, sum(illegal_moves_attempted)::bigint as illegal, sum(total_moves)::bigint as moves,
        sum(games_played)::bigint as games, count(*) over () as players
 from analytics.agent_stats
-where experiment = $1
+where experiment = $1 and not is_fork
 group by agent_id
 having sum(illegal_moves_attempted) > 0
 order by illegal desc, agent_id
@@ -120,7 +120,10 @@ _STEPS: Final = 24
 #: Where games of the variant standard begin, unless they say otherwise (FEN).
 _START: Final = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 
-_STATS: Final = "select agent_id, sum(games_played), sum(games_won) from analytics.agent_stats where experiment = $1"
+_STATS: Final = """
+select agent_id, sum(games_played), sum(games_won)
+from analytics.agent_stats
+where experiment = $1 and not is_fork"""
 
 
 async def section(snapshot: Snapshot, experiment: str) -> Section:
@@ -184,7 +187,7 @@ async def _results(snapshot: Snapshot, experiment: str) -> list[Block]:
         Column("illegal", "Illegal attempts", "whole"),
     )
     more = rows[0]["players"] - len(rows)
-    sql = f"{_STATS} group by agent_id" if more else None
+    sql = f"{_STATS.strip()}\ngroup by agent_id" if more else None
     table = Table("players", "Results by player", columns, [tuple(row.values())[:8] for row in rows], more, sql)
     shown = [row for row in rows if row["games"]][:_DRAWN]
     if not shown:

@@ -1,5 +1,7 @@
 """The game in the log of a chess world: moves, attempts and the end, effect by effect.
 
+That of a fork is read after the part of its ancestors' logs that is its history.
+
 An effect counts here if the fold counts it (`worldledger_chess.rules.state`): effects that it takes for malformed, a
 move after the end for example, are not part of the game.
 """
@@ -34,7 +36,7 @@ class LoggedMove:
     """A move that was made.
 
     ``ply`` (from 1), ``player``, ``agent_id``, ``uci`` and ``san`` as the state has them, ``move`` for python-chess;
-    ``payload``, ``global_seq`` and ``wall_time`` are the effect's.
+    ``payload``, ``world_id``, ``global_seq`` and ``wall_time`` are the effect's.
     """
 
     ply: int
@@ -44,6 +46,7 @@ class LoggedMove:
     san: str
     move: chess.Move
     payload: Mapping[str, Any]
+    world_id: str
     global_seq: int
     wall_time: float
 
@@ -57,6 +60,7 @@ class LoggedAttempt:
     agent_id: str
     attempted: str | None
     reason: str
+    world_id: str
     global_seq: int
 
 
@@ -64,6 +68,7 @@ class LoggedAttempt:
 class GameLog:
     """The game of a chess world, as far as its log was read.
 
+    - ``world_id``: the world whose effect was read last; ``begun_in``: that of GameStarted, another one for a fork.
     - ``started``, ``ended``: the payloads of GameStarted and GameEnded; ended is None while the game goes on.
     - ``initial`` is the board before the first move, ``board`` the present one, with its move stack.
     - ``moves`` and ``attempts`` in their order; ``entities``: white, black and board of the world's state.
@@ -71,6 +76,7 @@ class GameLog:
     """
 
     world_id: str = ""
+    begun_in: str = ""
     started: dict[str, Any] | None = None
     ended: dict[str, Any] | None = None
     started_at: float = 0.0
@@ -98,8 +104,14 @@ class GameLog:
         agent: str = self._state.entities[player]["agent_id"]
         return agent
 
+    def name(self, player: Player) -> str:
+        """Return the name of a colour's player, its agent_id if it has none."""
+        name: str | None = self._state.entities[player]["name"]
+        return name or self.agent(player)
+
     def feed(self, effect: Effect) -> None:
         """Add the next effect. Raises SimulationError for a recorded move that cannot be played."""
+        self.world_id = effect["world_id"]
         handler = _HANDLERS.get(effect["kind"])
         if handler is None:
             return
@@ -110,7 +122,7 @@ class GameLog:
             return
         payload = effect["payload"]
         if effect["kind"] == "GameStarted":
-            self.world_id, self.started, self.started_at = effect["world_id"], payload, effect["wall_time"]
+            self.begun_in, self.started, self.started_at = effect["world_id"], payload, effect["wall_time"]
             self.initial = read_start(payload).board
             self.board = self.initial.copy()
         elif effect["kind"] == "MoveMade":
@@ -141,6 +153,7 @@ class GameLog:
                 san=last["san_notation"],
                 move=move,
                 payload=effect["payload"],
+                world_id=effect["world_id"],
                 global_seq=effect["global_seq"],
                 wall_time=effect["wall_time"],
             )
@@ -156,6 +169,7 @@ class GameLog:
                 agent_id=self.agent(player),
                 attempted=attempted if attempted is None or type(attempted) is str else repr(attempted),
                 reason=payload.get("reason") or "illegal_move",
+                world_id=effect["world_id"],
                 global_seq=effect["global_seq"],
             )
         )

@@ -110,7 +110,8 @@ def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
     """Return the tags of a started game: the roster, the position, what most programs write, the others by name.
 
     Recorded tags stay as they are. To them, or to the roster if there are none, is added what the log knows besides:
-    the players if the log names them, FEN and Variant, and Result and Termination of the end of a live game.
+    the players if the log names them, FEN and Variant, and Result and Termination of the end of a live game. A fork
+    has its own GameId, players and result.
     """
     started = log.started or {}
     recorded = started.get("tags")
@@ -124,7 +125,10 @@ def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
         if isinstance(said, str) and known(said) is not None and name not in named:
             tags[name] = said
     _add_position(tags, log.initial)
-    if log.ended is not None and "raw_result" not in log.ended:
+    is_fork = log.begun_in != log.world_id
+    if is_fork:
+        tags |= {"GameId": log.world_id} | {name: log.name(player) for name, player in _PLAYERS}
+    if is_fork or (log.ended is not None and "raw_result" not in log.ended):
         tags["Result"] = result_marker(log)
         _add_termination(tags, log)
     return _ordered(tags, [*ROSTER, *_POSITION, *_USUAL])
@@ -381,7 +385,7 @@ def write_game(log: GameLog, *, event: str | None = None) -> WrittenGame:
     movetexts = _movetexts(log, tags)
     chosen, end, same = movetexts[0], ends[0], None
     digest = log.started.get("digest")
-    if isinstance(digest, str):
+    if isinstance(digest, str) and log.begun_in == log.world_id:
         same = False
         for movetext, said, ordered in product(movetexts, ends, orders_of(tags)):
             if game_digest(list(ordered.items()), movetext.tokens_with(said)) == digest:

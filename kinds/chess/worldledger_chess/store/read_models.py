@@ -38,7 +38,7 @@ select agent_id, sum(games_played)::bigint as games_played, sum(games_won)::bigi
            as average_thinking_time,
        sum(illegal_moves_attempted)::bigint as illegal_moves_attempted, sum(timeouts)::bigint as timeouts
 from projections.agent_stats join worlds using (world_id)
-where agent_id = $1 and experiment = $2
+where agent_id = $1 and experiment = $2 and not is_fork
 group by agent_id
 """
 
