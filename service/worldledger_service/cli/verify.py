@@ -269,7 +269,7 @@ class _Run:
                 progress=lambda done, total: self._advance(name, done, total),
                 workers=self._workers,
                 is_own=self._is_own,
-                elsewhere=self._all - {name},
+                elsewhere=self._all,
             )
         except InvalidNameError as error:
             say(error.message)
