@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worldledger_service.store import EventLog, Store
+from worldledger_service.store import EventLog, Store, statements
 from worldledger_service.store.records import Head
 from worldledger_service.store.sealing import Sealer
 from worldledger_service.store.transfer import import_export
@@ -416,3 +417,19 @@ async def two(open_store: Opener) -> tuple[Store, Store, Clock]:
     """Return two stores with one clock."""
     clock = Clock()
     return await open_store(clock=clock), await open_store(clock=clock), clock
+
+
+async def test_looking_it_up_does_not_read_a_long_log(store: Store, wall: EventLog, admin: Connection) -> None:
+    """Effects of the authority are looked for by their kind, also where the database knows of one kind only."""
+    await store.bulk_append(wall.world_id, (draft(n, kind="Move") for n in range(20_000)))
+    await admin.execute("set default_statistics_target = 1; analyze effects")  # as of far more effects
+    seq = (await store.world(wall.world_id)).head_seq
+    plan = await admin.fetch(
+        f"explain (analyze, buffers, format json) {statements.LAST_OF_AUTHORITY}",
+        wall.world_id,
+        [TIME_AUTHORITY_KIND],
+        0,
+        seq,
+    )
+    (told,) = orjson.loads(plan[0][0])
+    assert told["Plan"]["Shared Hit Blocks"] + told["Plan"]["Shared Read Blocks"] < 20, told

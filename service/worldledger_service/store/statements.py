@@ -92,8 +92,8 @@ LAST_OF_AUTHORITY = """
 select k.kind, last.global_seq, last.payload from unnest($2::text[]) as k (kind)
 cross join lateral (
     select global_seq, (effect -> 'payload')::text as payload from effects e
-    where e.world_id = $1 and e.kind = k.kind and e.global_seq > $3 and e.global_seq <= $4
-    order by e.world_id desc, e.kind desc, e.global_seq desc limit 1) last
+    where e.world_id = $1 and (e.kind, e.global_seq) > (k.kind, $3) and (e.kind, e.global_seq) <= (k.kind, $4)
+    order by e.kind desc, e.global_seq desc limit 1) last
 order by last.global_seq
 """
 
