@@ -280,13 +280,17 @@ class Lock:
         self._loop.run_until_complete(self._connection.execute(f"begin; {self._statement}"))
         return self
 
-    def wait_for_waiter(self) -> None:
-        """Wait until a command waits for the lock."""
+    def wait_for_waiter(self, count: int = 1) -> None:
+        """Wait until a command waits for the lock, or as many as are given for it or for each other."""
         statement = """
             select count(*) from pg_stat_activity
             where datname = current_database() and application_name = 'worldledger' and wait_event_type = 'Lock'
         """
-        wait_for(lambda: sql(self._url, statement) == [(1,)], "a command waits for the lock")
+        wait_for(lambda: sql(self._url, statement) == [(count,)], "a command waits for the lock")
+
+    def release(self) -> None:
+        """Let the lock go."""
+        self._loop.run_until_complete(self._connection.execute("rollback"))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.social_runs import ALICE, EXAMPLE, SHARED, content, feedback, message
 from worldledger.genesis import NewWorld
 
 from .conftest import Cli
-from .helpers import UNGUARDED, forgery, play, sql
+from .helpers import UNGUARDED, Lock, Running, forgery, play, sql
 
 
 def _worlds(on: Cli, *arguments: str) -> list[str]:
@@ -300,6 +301,36 @@ def test_a_run_of_an_earlier_version_and_imports_at_once(on: Cli, database_url: 
         assert on("export", "social-rl", name, "-o", str(tmp_path / name)).code == 0
         assert content(tmp_path / name) == content(long)
     assert on("verify", "--all").code == 0
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["both go on", "the first is killed"])
+@pytest.mark.parametrize("size", [1, 700_000], ids=["small", "large"])
+def test_first_imports_of_one_run_at_once(on: Cli, database_url: str, tmp_path: Path, size: int, killed: bool) -> None:
+    """Two processes that import a run for the first time make one world of it, though only one knows its meta data."""
+    files = {f"log{n}.json": [str(n) * size] for n in range(6)}
+    short = write_run(tmp_path / "a" / "G", {**rounds(1), **files})
+    long = write_run(tmp_path / "b" / "G", {**rounds(1, 2), **files, "meta.json": {"condition": "coached", "seed": 1}})
+    command = ("import", "social-rl", "--database-url", database_url, "--experiment", "e", "--json", "--quiet")
+    with (
+        Lock(database_url, "lock table worlds in share row exclusive mode") as lock,
+        Running(*command, str(short)) as first,
+    ):
+        lock.wait_for_waiter()
+        with Running(*command, str(long)) as second:
+            lock.wait_for_waiter(2)
+            if killed:
+                first.end(signal.SIGKILL)
+            lock.release()
+            results = [second.end()] if killed else [first.end(), second.end()]
+    summaries = [json.loads(result.out) for result in results]
+    counts = [(found["imported"], found["grown"], found["rounds"], found["refused"]) for found in summaries]
+    assert counts == ([(1, 0, 2, 0)] if killed else [(1, 0, 1, 0), (0, 1, 1, 0)])
+    (world,) = _worlds(on)
+    assert [found["worlds"] for found in summaries] == [[world]] * len(summaries)
+    assert on("export", "social-rl", world, "-o", str(tmp_path / "out")).code == 0
+    assert content(tmp_path / "out") == content(long)
+    assert on("verify", world).code == 0
+    assert sql(database_url, "select count(*) from projection_leases") == [(0,)]
 
 
 def test_a_folder_with_the_name_of_a_round(on: Cli, tmp_path: Path) -> None:

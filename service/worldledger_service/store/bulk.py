@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -202,6 +202,29 @@ def callers_errors_as_they_are() -> Iterator[None]:
         yield
     except _CallersError as carried:
         raise carried.error from carried.error.__cause__
+
+
+# -- what may be created by one transaction at a time --------------------------------------------------------------
+
+#: $1 names in order. Another transaction that inserts the same name waits for the end of this one, which leaves no row.
+#: It is no advisory lock because those are taken away from everybody, for the readers' sake (`database.readers`).
+_INSERT_CLAIMS: Final = "insert into projection_leases (name) select unnest($1::text[]) on conflict do nothing"
+_DELETE_CLAIMS: Final = "delete from projection_leases where name = any($1::text[])"
+
+
+async def claim(connection: PooledConnection, names: Iterable[str]) -> None:
+    """Wait until no other transaction has claimed one of these names, and claim them until this one ends.
+
+    Call it once in a transaction, before it writes anything; then claims cause no deadlock. The end of a killed process
+    ends its transaction, and its claims with it.
+    """
+    claimed = sorted({f"claim:{name}" for name in names})
+    await connection.execute(_INSERT_CLAIMS, claimed, timeout=_NO_LIMIT_SECONDS)
+    await connection.execute(_DELETE_CLAIMS, claimed)
+
+
+#: Called first in the transaction that creates worlds; an error of it is raised, and none of them is created.
+Guard: TypeAlias = "Callable[[PooledConnection, Sequence[NewWorld]], Awaitable[None]]"
 
 
 # -- one world, with very many effects -----------------------------------------------------------------------------
@@ -428,8 +451,8 @@ class WorldsAtOnce:
                 text, _, sim_time = sealer.effect(draft, seq, sim_time=before, wall_time=wall_time, index=at)
             yield text, draft.kind, draft.source_id, sim_time
 
-    async def write(self, worlds: Sequence[SealedWorld]) -> list[SimulationError | None]:
-        """Write worlds in one transaction; each is written completely or not at all.
+    async def write(self, worlds: Sequence[SealedWorld], guard: Guard | None = None) -> list[SimulationError | None]:
+        """Write worlds in one transaction, after ``guard``; each is written completely or not at all.
 
         Returns for each None, or why it was not created: WorldExistsError, TamperedError. Raises StoreUnavailableError,
         and then none of them was created, unless its ``outcome`` is unknown.
@@ -438,21 +461,23 @@ class WorldsAtOnce:
         for sealed in worlds:
             new.setdefault(sealed.world.world_id, sealed)
         try:
-            made = await self._write(list(new.values()))
+            made = await self._write(list(new.values()), guard)
         except TamperedError as error:
             if len(worlds) == 1:
                 return [error]
-            return [(await self.write([sealed]))[0] for sealed in worlds]  # one by one, to find the one at fault
+            return [(await self.write([sealed], guard))[0] for sealed in worlds]  # one by one, to find the one at fault
         return [
             None if sealed.world.world_id in made and new[sealed.world.world_id] is sealed else _exists(sealed.world)
             for sealed in worlds
         ]
 
-    async def _write(self, sealed: Sequence[SealedWorld]) -> set[str]:
+    async def _write(self, sealed: Sequence[SealedWorld], guard: Guard | None) -> set[str]:
         """Write the worlds in one transaction, except for those with a taken name; return the names of the others."""
         if not sealed:
             return set()
         async with bulk_transaction(self._reader) as connection:
+            if guard is not None:
+                await guard(connection, [each.world for each in sealed])
             inserted = await connection.fetch(
                 _INSERT_WORLDS,
                 [each.world.world_id for each in sealed],

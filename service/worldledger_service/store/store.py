@@ -44,6 +44,7 @@ from worldledger_service.store.advancing import Progress
 from worldledger_service.store.authority import authority_at, look_up_authority
 from worldledger_service.store.bulk import (
     BulkWriter,
+    Guard,
     MovedOnError,
     WorldsAtOnce,
     bulk_transaction,
@@ -221,11 +222,17 @@ class Store:
                 await self.create_world(world)
 
     async def import_world(
-        self, world: NewWorld, drafts: Iterable[EffectDraft], progress: Callable[[int], None] | None = None
+        self,
+        world: NewWorld,
+        drafts: Iterable[EffectDraft],
+        progress: Callable[[int], None] | None = None,
+        *,
+        guard: Guard | None = None,
     ) -> WorldRecord:
         """Create a world together with its first effects, by COPY, in one transaction: completely or not at all.
 
-        Raises as `create_world` and for the first refused draft (InvalidEffectError with its index).
+        ``guard`` is called first in the transaction. Raises as it does, as `create_world`, and for the first refused
+        draft (InvalidEffectError with its index).
         """
         world = world.checked()
         ruleset = load_ruleset(world.ruleset)
@@ -238,6 +245,8 @@ class Store:
         first = self._first_head(sealer, genesis)
         with self._import_snapshots(world) as snapshots:
             async with self._bulk_transaction() as connection:
+                if guard is not None:
+                    await guard(connection, [world])
                 created = await connection.fetchval(
                     statements.INSERT_WORLD,
                     world.world_id,

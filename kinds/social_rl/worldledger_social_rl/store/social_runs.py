@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import orjson
-from worldledger_service.store.bulk import MovedOnError, SealedWorld
+from worldledger_service.store.bulk import MovedOnError, SealedWorld, claim
 from worldledger_service.store.importing import FATAL, check_experiment, in_thread, resumable
 from worldledger_service.store.prefetch import prefetch
 
@@ -46,6 +46,7 @@ from worldledger_social_rl.rules.recording import (
 )
 
 if TYPE_CHECKING:
+    from worldledger_service.database.engine import PooledConnection
     from worldledger_service.store.reader import Reader
     from worldledger_service.store.records import WorldRecord
     from worldledger_service.store.store import Store
@@ -426,6 +427,15 @@ where ruleset = 'social_rl' and (experiment = $1 or (experiment is null and $1::
 order by world_id
 """
 
+#: Those of some folders, whose names are as `world_of_run` makes them: $1 experiment, $2 folders, $3 the beginnings of
+#: the names, up to the hex digits. The primary key finds them; only their configs are parsed.
+_FIRST_IMPORTS: Final = """
+select w.world_id, f.folder from unnest($2::text[], $3::text[]) as f (folder, prefix)
+join worlds w on w.world_id >= f.prefix and w.world_id < f.prefix || 'g'
+where w.ruleset = 'social_rl' and w.experiment is not distinct from $1
+  and w.config -> 'recording' ->> 'folder' = f.folder
+"""
+
 
 @dataclass
 class RunSummary:
@@ -544,20 +554,39 @@ class _Import:
 
     async def _take(self, batch: Sequence[ReadRun]) -> None:
         """Write what is new of runs, and tell of them in order."""
-        known = [await self._known(read) for read in batch]
-        fresh = [read for read, problems in zip(batch, known, strict=True) if problems is None]
-        errors = iter(await self._write(fresh) if fresh else ())
+        known: list[Sequence[Mapping[str, Any]] | None] = [None] * len(batch)
+        errors = None
+        while errors is None:
+            known = [await self._known(read) if told is None else told for read, told in zip(batch, known, strict=True)]
+            fresh = [read for read, told in zip(batch, known, strict=True) if told is None]
+            try:
+                errors = iter(await self._write(fresh) if fresh else ())
+            except _MadeMeanwhileError:
+                await self._look_up()
         for read, told in zip(batch, known, strict=True):
-            problems = await self._problems(read, self._world(read), next(errors)) if told is None else told
-            self._conclude(read, problems)
+            self._conclude(read, self._problems(read, self._world(read), next(errors)) if told is None else told)
 
     # -- what is there already ---------------------------------------------------------------------------------
 
     async def _look_up(self) -> None:
         """Find the worlds of the experiment's runs, by the names of their folders."""
+        self._there.clear()
         for row in await self._store.reader.fetch(_RECORDED_RUNS, self._experiment):
             identity = None if row["identity"] is None else orjson.loads(row["identity"])
             self._there.setdefault(row["folder"], []).append(_There(row["world_id"], row["digest"], identity))
+
+    async def _guard(self, connection: PooledConnection, worlds: Sequence[NewWorld]) -> None:
+        """Claim the folders of new runs, and raise _MadeMeanwhileError if there are worlds of them that are not known.
+
+        The world's name alone does not prevent two worlds of one run: it depends on the meta data, which may differ
+        between two states of the run.
+        """
+        folders = [world.config["recording"]["folder"] for world in worlds]
+        await claim(connection, (f"social_rl:{orjson.dumps([self._experiment, name]).decode()}" for name in folders))
+        prefixes = [world.world_id[:-_DIGITS] for world in worlds]
+        for row in await connection.fetch(_FIRST_IMPORTS, self._experiment, folders, prefixes):
+            if row["world_id"] not in {there.world_id for there in self._there.get(row["folder"], ())}:
+                raise _MadeMeanwhileError
 
     async def _known(self, read: ReadRun) -> Sequence[Mapping[str, Any]] | None:
         """Count a run that is there, and append what is new of it; return the problems, None for a run that is new."""
@@ -639,7 +668,7 @@ class _Import:
         if _is_large(batch[0]):
             return [await self._write_large(batch[0])]
         sealed = [self._sealed(read) for read in batch]
-        made = iter(await self._worlds.write([each for each in sealed if isinstance(each, SealedWorld)]))
+        made = iter(await self._worlds.write([each for each in sealed if isinstance(each, SealedWorld)], self._guard))
         return [next(made) if isinstance(each, SealedWorld) else each for each in sealed]
 
     def _sealed(self, read: ReadRun) -> SealedWorld | SimulationError | None:
@@ -659,7 +688,7 @@ class _Import:
         if read.run is None or world is None:
             return None
         try:
-            await self._store.import_world(world, read.run.drafts)
+            await self._store.import_world(world, read.run.drafts, guard=self._guard)
         except FATAL:
             raise
         except SimulationError as error:
@@ -671,15 +700,16 @@ class _Import:
             return None
         return world_of_run(read.run, folder=_folder(read), experiment=self._experiment, strict=self._strict)
 
-    async def _problems(
+    def _problems(
         self, read: ReadRun, world: NewWorld | None, error: SimulationError | None
     ) -> Sequence[Mapping[str, Any]]:
-        """Count a run that was written, or was there; return the problems of one that is refused."""
+        """Count a run that was written; return the problems of one that is refused."""
         run = read.run
         if run is None or world is None:
             return read.problems
         if isinstance(error, WorldExistsError):
-            return await self._made_meanwhile(read, run, world)
+            what = f"its world would be {world.world_id}, and another world has that name"
+            return [{"path": "$", "message": what}]
         if isinstance(error, InvalidEffectError):
             return [problem_of(run.drafts, error)]
         if error is not None:
@@ -689,19 +719,6 @@ class _Import:
         made = _There(world.world_id, run.digest, run.identity)
         self._there.setdefault(_folder(read), []).append(made)
         return ()
-
-    async def _made_meanwhile(self, read: ReadRun, run: RecordedRun, world: NewWorld) -> Sequence[Mapping[str, Any]]:
-        """Take a run whose world's name was taken since: by another import, or by another folder of this one."""
-        there = await self._store.world(world.world_id)
-        recording = there.config.get("recording")
-        is_same = there.ruleset == _RULESET and there.experiment == world.experiment
-        if is_same and isinstance(recording, dict) and recording.get("folder") == _folder(read):
-            if there.config.get("digest") == run.digest:
-                return self._already(world.world_id)
-            with suppress(OtherRunError):
-                return await self._grow(run, world.world_id)
-        what = f"its world would be {world.world_id}, and another world has that name"
-        return [{"path": "$", "message": what}]
 
     def _conclude(self, read: ReadRun, problems: Sequence[Mapping[str, Any]]) -> None:
         """Tell what there is to tell of a run that is in, or is refused for these problems."""
@@ -726,6 +743,10 @@ class _Import:
         self.summary.notices.append(notice)
         if self._notice is not None:
             self._notice(notice)
+
+
+class _MadeMeanwhileError(Exception):
+    """Another import has made a world of the same folder since the look-up. It never leaves the import."""
 
 
 @dataclass(frozen=True)
