@@ -74,7 +74,7 @@ class Parting(Shape):
 
 
 class ComparedPair(Shape):
-    """Where two runs part."""
+    """Two runs and their first differences."""
 
     a: str
     b: str
@@ -124,7 +124,7 @@ class OnlyIn(Shape):
 
 
 class Afterwards(Shape):
-    """What there is from the divergence on."""
+    """The effects, entities and agents from the divergence on."""
 
     effects: dict[str, list[int]] = Field(description="How many effects of each kind, in a and in b.")
     entities: OnlyIn
@@ -132,7 +132,7 @@ class Afterwards(Shape):
 
 
 class Differing(Shape):
-    """Where two states or views differ, at most 100 places."""
+    """Differences of two states or views, at most 100."""
 
     a_seq: GlobalSeq | None = None
     b_seq: GlobalSeq | None = None
@@ -142,14 +142,14 @@ class Differing(Shape):
 
 
 class ComparedStates(Shape):
-    """The states where the runs part, and in the end."""
+    """Differences of the states at the divergence, and at the heads."""
 
     divergence: Differing | None
     head: Differing
 
 
 class ComparedViews(ComparedStates):
-    """What an agent saw where the runs part, and in the end."""
+    """Differences of an agent's views at the divergence, and at the heads."""
 
     agent_id: str
 

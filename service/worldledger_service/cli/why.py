@@ -1,4 +1,4 @@
-"""``worldledger why``: what an effect came of, and what came of it."""
+"""``worldledger why``: the causes of an effect, and its consequences."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class _Tree:
 
 
 def _remarks(found: Why) -> Iterator[str]:
-    """Say what was not looked at."""
+    """Say which parts were not searched."""
     if found.asked.direction == "back" and found.from_seq > 1:
         yield f"before {found.from_seq} only what effects record themselves is followed (--window)"
     if found.asked.direction == "forward" and found.to_seq < found.head_seq:

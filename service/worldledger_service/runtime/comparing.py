@@ -61,7 +61,7 @@ Progress = Callable[[int, int], None]
 
 
 class Wanted(NamedTuple):
-    """How worlds are to be compared: the alignment, paths to ignore, an agent whose views count, and a grouping."""
+    """The options of a comparison: alignment, paths to ignore, the agent whose views are compared, and grouping."""
 
     by: str = AUTO
     ignore: Sequence[str] = ()
@@ -70,7 +70,7 @@ class Wanted(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What was asked for, checked: one ruleset, its measures, the unit that aligns, and all paths that are ignored."""
+    """The checked options: the ruleset of all runs, its measures, the unit of alignment, and all paths to ignore."""
 
     ruleset: Ruleset
     measures: Measures | None
@@ -148,7 +148,7 @@ async def _checked(store: Store, records: Sequence[WorldRecord], wanted: Wanted)
 
 
 def measures_of(ruleset: str) -> Measures | None:
-    """Return what a kind measures, if it is installed and measures anything. Raises InvalidKindError."""
+    """Return the measures of a kind, None if it has none or is not installed. Raises InvalidKindError."""
     kind = installed().get(ruleset)
     return None if kind is None else kind.load("measures")
 
@@ -175,7 +175,7 @@ def _world(record: WorldRecord, course: Course | None) -> dict[str, Any]:
 
 
 class Pair(NamedTuple):
-    """Where two runs part: their settings, their beginnings, and the first divergence."""
+    """Two runs and their differences: in their settings, in their beginnings, and the first divergence."""
 
     a: WorldRecord
     b: WorldRecord
@@ -185,11 +185,11 @@ class Pair(NamedTuple):
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing differs at all."""
+        """Return whether nothing differs at all."""
         return not (self.settings or self.aligned.beginnings or self.aligned.divergence)
 
     def document(self, by: str) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the pair as it is written to JSON."""
         divergence = self.aligned.divergence
         return {
             "a": self.a.world_id,
@@ -297,7 +297,7 @@ async def _details(
     agent: str | None,
     courses: Sequence[Course],
 ) -> dict[str, Any]:
-    """Return what differs after two runs have parted: counts, names, states, and views where they are wanted."""
+    """Return the differences after the divergence: counts, names, states, and the views of an agent if one is named."""
     if pair.is_equal and agent is None:
         return {"states": {"divergence": None, "head": listed([])}}
     ignored = [*OWN_OF_STATES, *asked.ignored]
@@ -370,7 +370,7 @@ def _states(states: Sequence[At], ignored: Iterable[Path]) -> dict[str, Any]:
 
 
 def listed(found: Sequence[Difference]) -> dict[str, Any]:
-    """Return differences as JSON has them: whether there are none, the first MOST_LISTED, and how many more."""
+    """Return differences as written to JSON: whether there are none, the first MOST_LISTED, and how many more."""
     return {
         "equal": not found,
         "differences": [each.document() for each in found[:MOST_LISTED]],
@@ -411,5 +411,5 @@ async def _seen(store: Store, agent: str, states: Sequence[At], ignored: Iterabl
 
 
 def visible(view: View) -> dict[str, Any]:
-    """Return what is compared of a view."""
+    """Return the parts of a view that are compared."""
     return {"visible_entities": view.visible_entities, "visible_relationships": view.visible_relationships}

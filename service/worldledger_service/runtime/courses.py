@@ -45,7 +45,7 @@ class Course:
 
     @property
     def state(self) -> WorldState:
-        """The state after what has been read."""
+        """Return the state after the last effect that was read."""
         assert self._fold is not None  # noqa: S101 - it has been folded
         return self._fold.state
 
@@ -55,12 +55,12 @@ class Course:
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """How the run stands in the end."""
+        """Return the outcome of the run, as its last state has it."""
         return dict(self._measures.outcome(self.state))
 
     @property
     def labels(self) -> dict[str, Any]:
-        """What the run may be grouped by."""
+        """Return the labels by which the run can be grouped."""
         return dict(self._measures.labels(self.state))
 
     def feed(self, rows: Sequence[StoredEffect]) -> None:

@@ -60,7 +60,7 @@ async def history_of(store: Store, record: WorldRecord) -> History:
 
 
 async def shared_past(store: Store, a: History, b: History, by: str, unit: Unit | None) -> Shared:
-    """Return what two histories share, without reading it: only its effects are counted.
+    """Return the shared past of two histories. Its effects are counted, and not read.
 
     A world's effects up to the earlier of two fork points are shared.
     """

@@ -65,7 +65,7 @@ class Refusal(NamedTuple):
 
 @dataclass
 class Report:
-    """What became of a rerun. Seqs are the parent's, but for ``head_seq``, the fork's.
+    """The result of a rerun. Seqs are the parent's, except for ``head_seq``, which is the fork's.
 
     ``issued`` drafts were submitted, of which ``accepted`` became effects; ``refusals`` names the first hundred of the
     others, ``newly_accepted`` those that the parent had refused. ``left_out`` counts effects by kind. The states first
@@ -90,7 +90,7 @@ class Report:
 
 
 class Asked(NamedTuple):
-    """What is done otherwise: effects of the parent to skip or to replace, and who plays the agents."""
+    """The changes of a rerun: effects of the parent to skip or to replace, and the policy that plays the agents."""
 
     skip: Collection[int] = ()
     replace: Mapping[int, EffectDraft] = {}
@@ -285,7 +285,7 @@ class Rerun:
 
 
 def read_replacement(text: bytes) -> EffectDraft:
-    """Read what is to be submitted in place of an effect: an object with ``kind`` or ``payload`` or both.
+    """Return the draft to submit in place of an effect, read from an object with ``kind`` or ``payload`` or both.
 
     Raises InvalidEffectError.
     """

@@ -1,4 +1,4 @@
-"""Why: what an effect came of, and what came of it, read from the log (`worldledger.causes`)."""
+"""Causes and consequences of an effect, read from the log (`worldledger.causes`)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MOST_TOLD: Final = 4_000
 
 
 class Asked(NamedTuple):
-    """What is asked of an effect: the direction, and how far to go.
+    """The options of a search: the direction, and how far to go.
 
     ``depth`` is in links, ``width`` in links of each kind at each effect, ``limit`` in effects in all. In a ``window``
     of so many effects before it (forward: after it) the log is folded again for what was touched and shown.
@@ -101,7 +101,7 @@ class Why(NamedTuple):
 
 
 async def why(store: Store, world: WorldRecord, seq: int, asked: Asked) -> Why:
-    """Return what an effect came of, or what came of it. Raises EffectNotFoundError and StoreUnavailableError.
+    """Return the causes of an effect, or its consequences. Raises EffectNotFoundError and StoreUnavailableError.
 
     In a world whose ruleset is not installed, or fails, only what effects record by themselves is known; the result
     says so.
@@ -247,7 +247,7 @@ class _Search:
         return stretch
 
     async def _begin_request(self, stretch: _Stretch, source_id: str, req_id: Any) -> None:
-        """Let a window know the request that it begins in."""
+        """Tell a window in which request it begins."""
         if not isinstance(req_id, str):
             return
         world_id = stretch.window.world_id
@@ -323,7 +323,7 @@ class _Search:
 
 
 class _Seen(NamedTuple):
-    """What an effect touched, to whom it showed which entities, and all entities, if it may have touched any."""
+    """The entities that an effect touched, those that it showed to each agent, and all, if it may have touched any."""
 
     touched: Touched
     shown: Mapping[str, Collection[str]]
@@ -334,7 +334,7 @@ _NOTHING: Final = _Seen((), {}, ())
 
 
 class _NotingFold(Fold):
-    """A fold that keeps what the last effect touched."""
+    """A fold that keeps the entities that the last effect touched."""
 
     __slots__ = ("touched",)
 
@@ -382,7 +382,7 @@ class _Replay:
         return _Seen(touched, shown, frozenset(self._fold.state.entities) if touched is None else ())
 
     def notes(self) -> list[str]:
-        """Return what could not be folded, and which agents' policies failed."""
+        """Return notes on effects that could not be folded, and on agents whose policies failed."""
         found = []
         if self._broken is not None:
             why = self._broken.message if isinstance(self._broken, SimulationError) else "the log cannot be folded"
@@ -403,7 +403,7 @@ class _Replay:
 
 
 def _fill(window: Window, replay: _Replay | None, effects: Iterable[tuple[int, dict[str, Any]]]) -> None:
-    """Let a window take effects, with what folding them says."""
+    """Add effects to a window, with what folding them has told."""
     for seq, effect in effects:
         window.take(seq, effect, *(_NOTHING if replay is None else replay.apply(seq, effect)))
 
@@ -421,7 +421,7 @@ def _read(text: bytes) -> dict[str, Any]:
 
 
 def document(found: Why) -> dict[str, Any]:
-    """Return the answer as JSON has it, the same from the command and over HTTP."""
+    """Return the answer as it is written to JSON, the same by the command and over HTTP."""
     checksums = {each.place: each.checksum for each in found.effects}
     return {
         "world_id": found.root.world_id,
