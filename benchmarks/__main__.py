@@ -1,7 +1,7 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
 ``python -m benchmarks [appends bulk verification http million states why imports first_views projections agents
-variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing]``;
+variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing forking]``;
 without names, all of them.
 """
 
@@ -32,6 +32,7 @@ from benchmarks import (
     comparing,
     cookbook,
     first_views,
+    forking,
     http,
     imports,
     million,
@@ -48,7 +49,7 @@ from benchmarks.harness import ROUNDS, Report
 ALL = (
     "appends", "bulk", "verification", "http", "million", "states", "why", "imports", "first_views", "projections",
     "agents", "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games",
-    "chess_import", "comparing",
+    "chess_import", "comparing", "forking",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -132,6 +133,10 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         comparing_url = await _database(url, "comparing")
         async with Store.open(comparing_url, Settings()) as store:
             await comparing.run(report, comparing_url, store, folder)
+    if "forking" in names:
+        forking_url = await _database(url, "forking")
+        async with Store.open(forking_url, Settings()) as store:
+            await forking.run(report, forking_url, store)
     if "chess_import" in names:
         await chess_import.run(report, await _database(url, "chess_import"), folder)
     return report
