@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 from worldledger_service.store import Store
-from worldledger_service.store.bulk import Row, SealedWorld, WorldsAtOnce
+from worldledger_service.store.bulk import Row, SealedWorld, WorldsAtOnce, bulk_transaction, claim
 
 from worldledger.drafts import CheckedDraft, PlainDrafts, check_draft
 from worldledger.errors import (
@@ -113,3 +115,22 @@ async def test_an_effect_beyond_the_log(store: Store, worlds: WorldsAtOnce, admi
     for name in (f"{world_id}-a", f"{world_id}-c"):
         assert await assert_sound(store, name) == list(range(3))
     assert await store.reader.head_seqs([f"{world_id}-b"]) == {}
+
+
+@pytest.mark.both_servers
+async def test_claims(store: Store, admin: Connection, world_id: str) -> None:
+    """A name is claimed by one transaction at a time, in whatever order the names come, and no row of it is left."""
+    held: Counter[str] = Counter()
+
+    async def work(number: int) -> int:
+        names = [f"{world_id}-{letter}" for letter in ("abc", "cba", "bd", "db", "ca")[number % 5]]
+        async with bulk_transaction(store.reader) as connection:
+            await claim(connection, names)
+            held.update(names)
+            await connection.execute("select")  # others run meanwhile
+            most = max(held[name] for name in names)
+            held.subtract(names)
+        return most
+
+    assert await asyncio.gather(*map(work, range(20))) == [1] * 20
+    assert await admin.fetch("select from projection_leases where starts_with(name, 'claim:')") == []
