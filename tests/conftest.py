@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+import pytest_asyncio
 import structlog
 from _pytest.nodeid import NodeId
 from hypothesis import is_hypothesis_test, settings
@@ -55,6 +56,8 @@ structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.pla
 _SETTINGS = "_hypothesis_internal_use_settings"
 #: Folders with tests that take a minute: they begin first, so that no worker is left alone with one at the end.
 FIRST = ("shipping", "arena", "faults", "projections")
+#: Folders whose tests run on one loop, on which the store lives that they share, unless a file asks for another.
+ONE_LOOP = ("store",)
 
 
 #: Without ``--thorough``, properties are tried with this part of their examples, but with no fewer than these.
@@ -97,13 +100,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
 
-    def place(item: pytest.Item) -> int:
-        folder = item.nodeid.split("/")[1]
-        return FIRST.index(folder) if folder in FIRST else len(FIRST)
-
-    items.sort(key=place)
+    for item in items:
+        mark = item.get_closest_marker("asyncio")
+        own = mark is not None and "loop_scope" in mark.kwargs
+        if _folder(item) in ONE_LOOP and pytest_asyncio.is_async_test(item) and not own:
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    items.sort(key=lambda item: FIRST.index(_folder(item)) if _folder(item) in FIRST else len(FIRST))
     if config.getoption("loadgroup", default=False):
         _name_groups(items)
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.nodeid.split("/")[1]
 
 
 def _name_groups(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""Stores on a real database: one database for the folder, a world for each test."""
+"""Stores on a real database: one database and one store for the folder, a world for each test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 
 from tests.conftest import quick_settings
@@ -36,7 +37,14 @@ def database_url(shared_url: str) -> str:
     return shared_url
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def store(shared_url: str) -> AsyncIterator[Store]:
+    """Open a store that the tests share."""
+    async with Store.open(shared_url, quick_settings()) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def admin(database_url: str) -> AsyncIterator[Connection]:
     """Return a superuser's own connection."""
     connection = await asyncpg.connect(database_url)
@@ -50,14 +58,14 @@ def world_id() -> str:
     return f"w-{next(_numbers)}"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def log(store: Store, world_id: str) -> EventLog:
     """Return the log of a new world in which any draft may set sim_time."""
     await store.create_world(NewWorld(world_id=world_id, time_authority="client"))
     return await store.log(world_id)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def open_store(database_url: str) -> AsyncIterator[Callable[..., Awaitable[Store]]]:
     """Return an opener of further stores, each as if in a process of its own: ``settings=``, ``clock=`` …"""
     async with AsyncExitStack() as stack:

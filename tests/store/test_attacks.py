@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store.records import WorldRecord
 from worldledger_service.store.transfer import export_world
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 COUNT = 9
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def intruder(database_url: str) -> AsyncIterator[Connection]:
     """Return a superuser's connection, with the guards taken away until the test is over."""
     async with guards_down(database_url) as connection:
         yield connection
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def world(store: Store, world_id: str) -> WorldRecord:
     """Return a world of nine effects, with the neighbour it is attacked from: its name and ``.v``."""
     return await _make(store, world_id)

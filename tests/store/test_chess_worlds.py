@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import pytest
+import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 
 from worldledger.effects import EffectDraft
@@ -27,7 +27,7 @@ def move(uci: str, player: str) -> EffectDraft:
     }
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def game(store: Store, world_id: str) -> EventLog:
     """Return the log of a chess game that has begun."""
     await store.create_world(NewWorld(world_id=world_id, ruleset="chess"))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 from worldledger_service.store import EventLog, Receipt, Store
 
 from worldledger.drafts import CheckedDraft
@@ -28,14 +29,14 @@ _TERMINATE = """
 """
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def proxy(database_url: str) -> AsyncIterator[Proxy]:
     """Return a proxy before the server."""
     async with Proxy(database_url).running() as running:
         yield running
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def far_log(log: EventLog, proxy: Proxy, open_store: Opener) -> EventLog:
     """Return the log of a store that reaches the server through the proxy, and has written to it once."""
     store = await open_store(proxy.url, command_timeout=0.4, append_deadline=20)

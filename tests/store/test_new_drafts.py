@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 
 from worldledger.config import OrchestratorConfig
@@ -20,7 +21,7 @@ from .test_transfer import restored
 Opener = Callable[..., Awaitable[Store]]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def urgent(store: Store, world_id: str) -> EventLog:
     """Return the log of a new world whose default priority is 3."""
     await store.create_world(NewWorld(world_id=world_id, orchestrator=OrchestratorConfig(default_priority=3)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+import pytest_asyncio
 from structlog.testing import capture_logs
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store.outages import Outages
@@ -23,7 +24,7 @@ AWAY = "the database is away; trying again until it is back"
 BACK = "the database is back"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def proxy(database_url: str) -> AsyncIterator[Proxy]:
     """Return a proxy before the server."""
     async with Proxy(database_url).running() as running:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store.verification import every_world
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Opener = Callable[..., Awaitable[Store]]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def filled(log: EventLog) -> EventLog:
     """Return a log with 20 effects of three kinds by two sources after its genesis."""
     await log.append_all([draft(n, kind=f"K{n % 3}", source_id=f"s{n % 2}", sim_time=n) for n in range(20)])

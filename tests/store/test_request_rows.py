@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 from worldledger_service.store import Store
 from worldledger_service.store.repairing import repair_requests
 from worldledger_service.store.transfer import export_world, import_export
@@ -94,7 +95,7 @@ def other_url(make_database: Callable[..., str]) -> str:
     return make_database()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def world(store: Store, world_id: str) -> str:
     """Return a world with requests of one effect (2 to 9) and of several (10 to 12), and effects without (1, 13)."""
     await store.create_world(NewWorld(world_id=world_id, time_authority="client"))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store.transfer import import_export
 
@@ -30,7 +31,7 @@ _PUT = """
 _TAKE_AWAY = "delete from effects where world_id = $1 and global_seq > 1"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def intruder(database_url: str, log: EventLog) -> AsyncIterator[Connection]:
     """Put an effect beyond the head of the log, and take it away again."""
     async with guards_down(database_url) as connection:

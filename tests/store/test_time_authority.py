@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worldledger_service.store import EventLog, Store, statements
@@ -52,7 +53,7 @@ def at(sim_time: float, source_id: str, n: int = 0, **fields: Any) -> EffectDraf
     return draft(n, source_id=source_id, sim_time=sim_time, **fields)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def wall(store: Store, world_id: str) -> EventLog:
     """Return the log of a world in which the wall clock sets sim_time."""
     await store.create_world(NewWorld(world_id=world_id))
@@ -165,7 +166,7 @@ async def test_bulk_appends_go_by_it(open_store: Opener, wall: EventLog) -> None
     await assert_sound(store, wall.world_id)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def proxy(database_url: str) -> AsyncIterator[Proxy]:
     """Return a proxy before the server."""
     async with Proxy(database_url).running() as running:
@@ -412,7 +413,7 @@ async def test_sim_time_never_decreases(
 _laws = itertools.count(1)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def two(open_store: Opener) -> tuple[Store, Store, Clock]:
     """Return two stores with one clock."""
     clock = Clock()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import orjson
 import pytest
+import pytest_asyncio
 from worldledger_service.store import Store, transfer
 from worldledger_service.store.transfer import export_world, import_export
 
@@ -72,7 +73,7 @@ def other_url(make_database: Callable[..., str]) -> str:
     return make_database()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def other(other_url: str, open_store: Opener) -> Store:
     """Open a store on it."""
     return await open_store(other_url)

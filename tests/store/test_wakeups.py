@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import orjson
 import pytest
+import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store.watch import CHANNEL, HeadWatcher, Wakeups
 
@@ -50,7 +51,7 @@ class Ear:
         await self.connection.execute("select pg_notify($1, $2)", CHANNEL, payload)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def ear(database_url: str) -> AsyncIterator[Ear]:
     """Listen to the channel, without following."""
     connection = await asyncpg.connect(database_url)
@@ -64,7 +65,7 @@ async def ear(database_url: str) -> AsyncIterator[Ear]:
 Watching = Callable[..., Awaitable[tuple[Store, HeadWatcher]]]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def watching(database_url: str, open_store: Opener) -> AsyncIterator[Watching]:
     """Return an opener of processes: a store with a watcher that only wake-ups can wake."""
     async with AsyncExitStack() as stack:
