@@ -84,9 +84,10 @@ async def test_a_log_is_one_for_all_its_callers(store: Store, log: EventLog) -> 
 
 
 async def test_only_so_many_idle_worlds_are_remembered(
-    store: Store, world_id: str, monkeypatch: pytest.MonkeyPatch
+    open_store: Opener, world_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The least recently used worlds are forgotten, and come back as they are; memory does not grow with worlds."""
+    store = await open_store()
     monkeypatch.setattr(store._logs, "most", 3)
     names = [f"{world_id}.{n}" for n in range(8)]
     remembered = []
@@ -101,9 +102,11 @@ async def test_only_so_many_idle_worlds_are_remembered(
 
 
 async def test_a_log_that_somebody_holds_stays_the_worlds_only_one(
-    store: Store, log: EventLog, monkeypatch: pytest.MonkeyPatch
+    open_store: Opener, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log that a caller still holds is given to the next caller too, however many worlds were used since."""
+    store = await open_store()
+    log = await store.log(log.world_id)
     monkeypatch.setattr(store._logs, "most", 1)
     for n in range(3):
         await store.create_world(NewWorld(world_id=f"{log.world_id}.{n}"))
