@@ -2,7 +2,7 @@
 
 `make run` does this after it has imported the games. The market is the world ``market``; once it has been played, it is
 only looked whether that is so, and so it is with the runs of the experiment ``social-rl-example``. What is shown of a
-game is its state, its players' statistics, and what its end changed.
+game is its state, its players' statistics, and what its end changed. Last come two forks of the market (`whatif.py`).
 Each step is a command, and its output is what that command prints; they run one after the other in this process,
 because starting Python for each would take longer than they do.
 """
@@ -46,10 +46,10 @@ def shown(arguments: list[str]) -> str:
     return " ".join(["worldledger", *(f'"{argument}"' if " " in argument else argument for argument in arguments)])
 
 
-def step(title: str, arguments: list[str]) -> bool:
-    """Show a command and what it prints; tell whether it did its work."""
+def step(title: str, arguments: list[str], seconds: int = MOST) -> bool:
+    """Show a command and what it prints; tell whether it did its work within so many seconds."""
     print(f"\n{title}\n\n$ {shown(arguments)}", flush=True)
-    signal.alarm(MOST)
+    signal.alarm(seconds)
     try:
         return run(arguments) == 0
     finally:
@@ -72,6 +72,14 @@ def import_runs() -> None:
         print(said.getvalue(), end="", flush=True)
 
 
+def fork_market() -> bool:
+    """Fork the example market, go on in its forks, and compare; tell whether that was done."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    import whatif  # noqa: PLC0415 - it stands beside this module
+
+    return whatif.what_if(step)
+
+
 def main() -> int:
     """Do all of it; give 1 if a step failed, which has been told then."""
     argparse.ArgumentParser(description=__doc__).parse_args()
@@ -80,6 +88,7 @@ def main() -> int:
     play_market()
     import_runs()
     done = [step(title, arguments) for title, arguments in STEPS.items()]
+    done.append(fork_market())
     print(flush=True)
     return 0 if all(done) else 1
 

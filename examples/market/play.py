@@ -9,7 +9,8 @@ Against a service that runs, with the very same `play`:
     python examples/market/play.py --url http://127.0.0.1:8000
 
 A world that is there already is not begun anew: it goes on from where it stands, and one that has ended is only shown.
-So this may be stopped and started again at any time. The traders' rules are fixed, and the noise in what they see is
+So this may be stopped and started again at any time; in this process it also goes on with a fork that was made between
+two turns. The traders' rules are fixed, and the noise in what they see is
 drawn for the world by its uuid: so two worlds take different courses, and one world has one course.
 """
 
@@ -56,9 +57,10 @@ class Ended(NamedTuple):
 class Truth:
     """What is true, as it follows from the log. Nobody but the engine and the reader of the outcome looks here."""
 
-    def __init__(self, world_id: str, log: Log) -> None:
+    def __init__(self, world_id: str, log: Log, beginning: Fold | None = None) -> None:
         self._log = log
-        self._fold = Fold(world_id, RULESET)
+        #: where the log begins: a fork has its parent's state there
+        self._fold = beginning or Fold(world_id, RULESET)
         self.genesis: dict[str, Any] = {}
         self.ended: dict[int, Ended] = {}
         #: the values by which the open turn is to be settled: those after the last trader's action
@@ -225,7 +227,8 @@ async def here(database_url: str, config: SimulationConfig, wanted: argparse.Nam
     async with Store.open(database_url) as store:
         with suppress(WorldExistsError):
             await store.create_world(new)
-        truth = Truth(wanted.world, await store.log(wanted.world))
+        beginning = await store.states.fold_at(wanted.world, 0)
+        truth = Truth(wanted.world, await store.log(wanted.world), beginning.copy())
         await truth.follow()
     if not is_ours(truth, config, wanted):
         return 1
@@ -234,7 +237,7 @@ async def here(database_url: str, config: SimulationConfig, wanted: argparse.Nam
     from worldledger_service.runtime import Orchestrator  # noqa: PLC0415
 
     async with Orchestrator.open(database_url, world_id=wanted.world) as world:
-        truth = Truth(wanted.world, world.event_log)
+        truth = Truth(wanted.world, world.event_log, beginning)
         await truth.follow()
         return await whole(world, config, truth, wanted)
 

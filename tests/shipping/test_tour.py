@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import runpy
 import shlex
@@ -11,7 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import structlog
@@ -25,6 +26,7 @@ from .project import ROOT, environment
 TOUR = ROOT / "examples" / "tour.py"
 MARKET = ROOT / "examples" / "market"
 RUNS = ROOT / "examples" / "social_rl"
+WHAT_IF = ROOT / "examples" / "whatif.py"
 #: On one worker, so that they look at one database.
 once = pytest.mark.xdist_group("tour")
 
@@ -34,8 +36,9 @@ def _tour(folder: Path, database_url: str, tour: Path = TOUR) -> subprocess.Comp
 
 
 class Toured(NamedTuple):
-    """A database that the example games were imported into, and what the tour told of it, twice."""
+    """A database that the example games were imported into, and what the tour told of it, twice, in a folder."""
 
+    folder: Path
     database_url: str
     first: subprocess.CompletedProcess[str]
     second: subprocess.CompletedProcess[str]
@@ -47,7 +50,7 @@ def toured(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("tour")
     database_url = servers.create(server_kind, servers.template(server_kind))
     _command("import", "pgn", str(ROOT / "examples" / "games"), "--experiment", "examples", database_url=database_url)
-    yield Toured(database_url, _tour(folder, database_url), _tour(folder, database_url))
+    yield Toured(folder, database_url, _tour(folder, database_url), _tour(folder, database_url))
     servers.drop(server_kind, database_url)
 
 
@@ -88,6 +91,26 @@ def test_it_plays_the_market_once(toured: Toured) -> None:
     assert re.search(r"^ *Trader_2\.secret_reserves +- +\d+ +hidden$", view, re.MULTILINE)
 
 
+@once
+def test_it_forks_the_market_once(toured: Toured) -> None:
+    """What was recorded brings the parent's end about again, traders who decide anew do not; a page compares them."""
+    assert "\nforked market-rich, from seq 237 of market, 1 change, " in toured.first.stdout
+    assert "\nalready there: market-rich, from seq 237 of market, 1 change, " in toured.second.stdout
+    assert "\nWorld market-rich is there already, in turn 10: it goes on from there.\n" in toured.first.stdout
+    assert "180 drafts submitted, 180 accepted, 0 refused" in toured.first.stdout
+    assert "  0 drafts submitted, 0 accepted, 0 refused" in toured.second.stdout
+    assert "market-rich" in (toured.folder / "whatif.html").read_text()
+
+    def end(world: str) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(_command("state", world, "--json", database_url=toured.database_url))["state"]
+        return told
+
+    market, rich = end("market"), end("market-rich")
+    assert end("market-recorded")["entities"] == market["entities"]
+    assert rich["entities"]["Trader_1"]["gold"] != market["entities"]["Trader_1"]["gold"]
+    assert rich["metadata"]["turn"] == market["metadata"]["turn"] == 20
+
+
 def _told_by_make() -> str:
     """Return the command that `make run` tells for the market."""
     (found,) = re.finditer(r"(worldledger view .*)'; \\$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -116,10 +139,10 @@ def test_a_step_that_takes_too_long_is_stopped(toured: Toured, tmp_path: Path) -
     """What is not done in time is ended, and the next step follows: a long history does not hold up the service."""
     slow = tmp_path / "tour.py"
     text = TOUR.read_text().replace('"project", "--once"', '"log", GAME, "--follow"')
-    text = text.replace("signal.alarm(MOST)", 'signal.alarm("--follow" in arguments)')
+    text = text.replace("signal.alarm(seconds)", 'signal.alarm("--follow" in arguments)')
     slow.write_text(text)
-    for folder in (MARKET, RUNS):
-        (tmp_path / folder.name).symlink_to(folder)
+    for beside in (MARKET, RUNS, WHAT_IF):
+        (tmp_path / beside.name).symlink_to(beside)
     done = _tour(tmp_path, toured.database_url, slow)
     assert done.returncode == 1
     assert done.stderr.startswith("worldledger: stopped\n")
