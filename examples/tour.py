@@ -77,7 +77,8 @@ def fork_market() -> bool:
     sys.path.insert(0, str(Path(__file__).parent))
     import whatif  # noqa: PLC0415 - it stands beside this module
 
-    return whatif.what_if(step)
+    done: bool = whatif.what_if(step)
+    return done
 
 
 def main() -> int:

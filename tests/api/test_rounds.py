@@ -231,6 +231,25 @@ async def test_nobody_takes_the_name_of_a_round_s_file(client: httpx2.AsyncClien
     assert (await intend(client, COACH, "c", "PolicyStateRecorded", **state)).status_code == 201
 
 
+async def test_rounds_go_on_in_a_fork(client: httpx2.AsyncClient) -> None:
+    """A fork's next round is the one after the fork point; those of before can be neither posted nor skipped over."""
+    await create(client, strict=True)
+    for number in (1, 2, 3):
+        await client.post(ROUNDS, json=round_of(number))
+    fork = {"world_id": "fork", "fork_of": {"world_id": "run", "at": "round:2"}}
+    assert (await client.post("/v1/worlds", json=fork)).status_code == 201
+    rounds = "/v1/worlds/fork/rounds"
+    told = {"last_round": 2, "expected": 3}
+    found = problem(await client.post(rounds, json=round_of(2)), 409, "round_conflict", round_number=2, **told)
+    assert found["detail"] == "round 2 is from before the fork, and cannot be posted here; the next is round 3"
+    problem(await client.post(rounds, json=round_of(4)), 409, "round_conflict", round_number=4, **told)
+    posted = await client.post(rounds, json=round_of(3, synthesis="otherwise"))
+    assert (posted.status_code, posted.json()["first_seq"]) == (201, 3)
+    assert [each["round_number"] for each in (await client.get(rounds)).json()["rounds"]] == [3]
+    assert (await client.get(f"{rounds}/3")).json()["result"] == round_of(3, synthesis="otherwise")
+    assert (await client.get("/v1/worlds/fork/state", params={"at": "round:1"})).json()["world_id"] == "run"
+
+
 async def test_rounds_are_listed_and_read(client: httpx2.AsyncClient) -> None:
     """Rounds are given page by page with their places, and one by one as they were posted; who has one gets a 304."""
     await create(client)

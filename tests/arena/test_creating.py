@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from worldledger_chess.arena import Arena, ArenaFullError, LiveGame, NewGame, NoSuchGameError
 from worldledger_chess.arena.players import InvalidPlayerError, registry
 from worldledger_chess.rules import AgentSpec
+from worldledger_chess.store.live_games import LiveGames
 
 from worldledger.errors import (
     InvalidConfigError,
@@ -99,6 +100,19 @@ async def test_worlds_that_are_no_games(arena: Arena, game_id: str, subtests: py
             await arena._store.create_world(NewWorld(world_id=name, ruleset=ruleset))
             assert isinstance(await refused(arena.game(name)), NoSuchGameError)
             assert arena.games() == []
+
+
+async def test_forks_of_live_games_are_left_alone(arena: Arena, game_id: str) -> None:
+    """A fork has its parent's configuration, but nobody has begun to play it: it is not found, and asking says so."""
+    game = await arena.create(new_game(game_id=game_id))
+    await attempt(game, "w", "e2e4")
+    fork, _ = await arena._store.fork(game_id)
+    error = await refused(arena.game(fork.world_id))
+    assert isinstance(error, NoSuchGameError)
+    assert "is a fork" in error.message
+    going, _ = await LiveGames(arena._store.reader).page()
+    assert game_id in {row.game_id for row in going}
+    assert fork.world_id not in {row.game_id for row in going}
 
 
 async def test_games_that_are_not_there(arena: Arena) -> None:

@@ -1,7 +1,7 @@
 """Finding live games of chess that go on: which they are, and when something was last done in them.
 
 Source: docs/architecture.md, "Live games". The log alone decides, and no table says which games have ended, so all
-worlds are walked by name, a page at a time. For each one that is a live game two probes of an index tell whether it
+worlds are walked by name, a page at a time. For each one that is a live game three probes of an index tell whether it
 goes on, and one reads its last move: a page costs the database a few milliseconds, however many worlds there are.
 """
 
@@ -23,7 +23,9 @@ going as (
     select p.world_id, p.config -> 'live' as live from page p
     where p.ruleset = 'chess' and json_typeof(p.config -> 'live') = 'object'
       and not exists (
-        select from effects e where e.world_id = p.world_id and e.kind = 'GameEnded'))
+        select from effects e where e.world_id = p.world_id and e.kind = 'GameEnded')
+      and exists (  -- a fork has the configuration of its parent, and no start of its own
+        select from effects e where e.world_id = p.world_id and e.kind = 'GameStarted'))
 select (select max(world_id) from page) as last, g.world_id, g.live::text as live, h.head_seq, h.wall_time,
        m.wall_time as moved_at, m.fen
 from (select) one left join (

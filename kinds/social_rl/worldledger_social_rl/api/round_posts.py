@@ -197,6 +197,8 @@ async def _made_before(
         at = await rounds.at(record, number)
     except MomentNotFoundError:
         what = f"the world is at round {last}, and has no round {number}; the next is round {last + 1}"
+        if await found.store.states.parent(record) is not None:
+            what = f"round {number} is from before the fork, and cannot be posted here; the next is round {last + 1}"
         raise _conflict(what, number, last, last + 1) from None
     (file,) = write_run(cast("Sequence[Effect]", drafts))  # it looks at kinds and payloads alone
     if at.ended_seq is None or await rounds.document(record, at) != file.value:
