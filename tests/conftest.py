@@ -57,7 +57,7 @@ _SETTINGS = "_hypothesis_internal_use_settings"
 #: Folders with tests that take a minute: they begin first, so that no worker is left alone with one at the end.
 FIRST = ("shipping", "arena", "faults", "projections")
 #: Folders whose tests run on one loop, on which the store lives that they share, unless a file asks for another.
-ONE_LOOP = ("store",)
+ONE_LOOP = ("store", "runtime")
 
 
 #: Without ``--thorough``, properties are tried with this part of their examples, but with no fewer than these.

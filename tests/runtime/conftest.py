@@ -1,16 +1,20 @@
-"""Orchestrators on a real database: one database for the folder, a world for each test."""
+"""Orchestrators on a real database: one database and one store for the folder, a world for each test."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
+import pytest_asyncio
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
+from worldledger_service.store import Store
+from worldledger_service.store.watch import HeadWatcher
 
 from tests.conftest import quick_settings
+from worldledger.genesis import NewWorld
 
 if TYPE_CHECKING:
     from tests.conftest import Servers
@@ -39,19 +43,39 @@ def world_id() -> str:
     return f"w-{next(_numbers)}"
 
 
-class Opening:
-    """Opens this test's world, each time on a store of its own, as a process of its own would."""
+class Shared(NamedTuple):
+    """A store and what looks after its worlds' heads."""
 
-    def __init__(self, url: str, world_id: str, stack: AsyncExitStack) -> None:
+    store: Store
+    watcher: HeadWatcher
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared(shared_url: str) -> AsyncIterator[Shared]:
+    """Open a store that the tests share."""
+    settings = quick_settings()
+    async with (
+        Store.open(shared_url, settings) as store,
+        HeadWatcher.over(store, interval=settings.poll_interval, url=shared_url) as watcher,
+    ):
+        yield Shared(store, watcher)
+
+
+class Opening:
+    """Opens this test's world: first on the store that the tests share, then on ones of its own, as processes would."""
+
+    def __init__(self, url: str, world_id: str, stack: AsyncExitStack, shared: Shared | None = None) -> None:
         self.url = url
         self.world_id = world_id
+        self._shared = shared
         self._stack = stack
 
     async def __call__(self, **how: Any) -> Orchestrator:
         """Open the world until the test ends; see `until`."""
         return await self._stack.enter_async_context(self.until(**how))
 
-    def until(
+    @asynccontextmanager
+    async def until(
         self,
         url: str | None = None,
         *,
@@ -61,28 +85,32 @@ class Opening:
         time_authority: str = "wall",
         order: Literal["arrival", "tick"] = "arrival",
         **settings: Any,
-    ) -> AbstractAsyncContextManager[Orchestrator]:
-        """Open the world until the block ends."""
-        return Orchestrator.open(
-            url or self.url,
-            world_id=self.world_id,
-            config=config,
-            effect_validator=validator,
-            ruleset=ruleset,
-            time_authority=time_authority,
-            order=order,
-            settings=quick_settings(**settings),
-        )
+    ) -> AsyncIterator[Orchestrator]:
+        """Open the world until the block ends; at an address or with settings it is on a store of its own, too."""
+        shared, self._shared = self._shared, None
+        new: dict[str, Any] = {"ruleset": ruleset, "time_authority": time_authority, "order": order}
+        if shared is None or url is not None or settings:
+            how: dict[str, Any] = {
+                "config": config,
+                "effect_validator": validator,
+                "settings": quick_settings(**settings),
+            }
+            async with Orchestrator.open(url or self.url, world_id=self.world_id, **new, **how) as world:
+                yield world
+        else:
+            await shared.store.ensure_world(NewWorld(world_id=self.world_id, orchestrator=config, **new))
+            async with Orchestrator.over(*shared, self.world_id, config=config, effect_validator=validator) as world:
+                yield world
 
 
-@pytest.fixture
-async def opening(database_url: str, world_id: str) -> AsyncIterator[Opening]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def opening(database_url: str, world_id: str, shared: Shared) -> AsyncIterator[Opening]:
     """Return what opens the test's world."""
     async with AsyncExitStack() as stack:
-        yield Opening(database_url, world_id, stack)
+        yield Opening(database_url, world_id, stack, shared)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def world(opening: Opening) -> Orchestrator:
     """Return the test's world, open in this process, with the usual configuration."""
     return await opening()

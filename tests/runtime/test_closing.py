@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -15,6 +16,16 @@ from worldledger.intents import Accepted
 
 from .conftest import Opening
 from .helpers import ALL, created, effects, head_of, message, refused, settle, start, wait_for, whole
+
+# Each test has a loop of its own, on which nothing runs besides it.
+pytestmark = pytest.mark.asyncio(loop_scope="function")
+
+
+@pytest.fixture
+async def opening(database_url: str, world_id: str) -> AsyncIterator[Opening]:
+    """Return what opens the test's world on stores of its own, which are closed with it."""
+    async with AsyncExitStack() as stack:
+        yield Opening(database_url, world_id, stack)
 
 
 def others() -> set[asyncio.Task[Any]]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
+import pytest_asyncio
 from worldledger_service.runtime import Accepted, Orchestrator, OrchestratorConfig
 from worldledger_service.runtime.worlds import Worlds
 from worldledger_service.store.watchdog import Watchdog
@@ -64,7 +65,7 @@ class Far:
         return self.world._follower._store.outages.watchdog
 
 
-@pytest.fixture(params=sorted(WAYS))
+@pytest_asyncio.fixture(params=sorted(WAYS), loop_scope="session")
 async def far(request: pytest.FixtureRequest, opening: Opening, database_url: str) -> AsyncIterator[Far]:
     """Return a world whose callers are patient until the database leaves, and whose store goes on trying for long."""
     config = OrchestratorConfig(staleness_threshold=1000, intents_per_s=1e-9, intents_burst=_QUOTA)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-import pytest
+import pytest_asyncio
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
 from tests.store.proxy import Proxy
@@ -30,7 +30,7 @@ from .helpers import (
 )
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def proxy(database_url: str) -> AsyncIterator[Proxy]:
     """Return a proxy before the server."""
     async with Proxy(database_url).running() as running:
@@ -43,7 +43,7 @@ def away(proxy: Proxy) -> None:
     proxy.cut_all()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def far(opening: Opening, proxy: Proxy) -> Orchestrator:
     """Return the test's world behind the proxy; appends give up soon, and the breaker opens after three of them."""
     config = OrchestratorConfig(breaker_failures=3, breaker_recovery_s=3600.0, intents_per_s=1e-9, intents_burst=100)

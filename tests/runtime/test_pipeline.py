@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
+import pytest_asyncio
 from structlog.testing import capture_logs
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
@@ -68,7 +68,7 @@ class Verdicts:
         return bool(what != "no")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def strict(opening: Opening) -> Orchestrator:
     """Return a world in which everything is scarce: no budget, no room, and a validator."""
     config = OrchestratorConfig(
@@ -258,7 +258,7 @@ async def test_an_intent_that_waits_too_long_is_let_go(opening: Opening) -> None
 # -- permissions and validation ----------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def watched(opening: Opening) -> Orchestrator:
     """Return a world with a validator of its own, in which nothing is stale soon."""
     return await opening(config=OrchestratorConfig(staleness_threshold=100), validator=Verdicts())

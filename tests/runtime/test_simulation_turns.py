@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+import pytest_asyncio
 from worldledger_service.runtime import Orchestrator
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
@@ -36,7 +37,7 @@ from .helpers import custom, effects, head_of, refused, speak, wait_for, whole
 from .simulating import Reader, changing, create, opened, said, text_of, views_at
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def world(database_url: str, world_id: str) -> AsyncIterator[Orchestrator]:
     """Return a simulation, open in this process; anybody may act as often as it likes."""
     orchestrator = OrchestratorConfig(staleness_threshold=1_000_000, view_digest_every=0)

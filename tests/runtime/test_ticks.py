@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+import pytest_asyncio
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 from worldledger_service.store.closing import TickReceipt
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 PLAIN = OrchestratorConfig(staleness_threshold=1_000_000, view_digest_every=0)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def world(opening: Opening) -> Orchestrator:
     """Return a world that is ordered by ticks, whose time the adapter unity sets, with two agents."""
     return await ticking(opening)

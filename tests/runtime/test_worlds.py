@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+import pytest_asyncio
 from worldledger_service.runtime import Orchestrator, QueueClosedError
 from worldledger_service.runtime.worlds import Worlds
 from worldledger_service.settings import Settings
@@ -20,7 +21,7 @@ from worldledger.genesis import NewWorld
 from .helpers import ALL, created, effects, message, refused, settle, start, wait_for, whole
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def shelf(database_url: str, world_id: str) -> AsyncIterator[Shelf]:
     """Return a store with twelve worlds."""
     async with (
