@@ -228,9 +228,7 @@ class Seats:
             what = f"the world {game_id!r} is one of {world.ruleset}: there is no game of chess in it"
             raise NoSuchGameError(what, game_id=game_id)
         if (await self._store.states.rules(world.world_id)).fork_of is not None:
-            what = (
-                f"the world {game_id!r} is a fork: `worldledger chess show` shows its game; it is not played here"
-            )
+            what = f"the world {game_id!r} is a fork: `worldledger chess show` shows its game; it is not played here"
             raise NoSuchGameError(what, game_id=game_id)
         ruleset = load_ruleset(world.ruleset)
         table = await Table.load(self._store, self._watcher, game_id, ruleset, self._on_change, self._reads.first)
