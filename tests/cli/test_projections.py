@@ -30,8 +30,8 @@ def test_status_as_a_table(on: Cli, database_url: str) -> None:
     result = on("projections", "status", "world_summaries", "games")
     assert (result.code, result.err) == (0, "")
     games, summaries = (line.split() for line in result.out.splitlines()[1:])
-    assert games == ["games", "1", "live", "0", "0", "-"]
-    assert " ".join(summaries).startswith("world_summaries 1 live 3 in 1 world")
+    assert games == ["games", "2", "live", "0", "0", "-"]
+    assert " ".join(summaries).startswith("world_summaries 2 live 3 in 1 world")
 
 
 @pytest.mark.filled(by=fed_worlds)
@@ -41,7 +41,7 @@ def test_status_as_json(on: Cli) -> None:
     assert [status["name"] for status in found] == KNOWN
     first = found[0]
     assert set(first) == {"name", "version", "live", "building", "note", "parked_worlds"}
-    assert (first["version"], first["building"], first["note"], first["parked_worlds"]) == (1, None, None, [])
+    assert (first["version"], first["building"], first["note"], first["parked_worlds"]) == (2, None, None, [])
     assert (first["live"]["build"], first["live"]["effects_behind"]) == ("agent_stats_1", 0)
     assert "T" in first["live"]["started_at"]
 
