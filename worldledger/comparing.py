@@ -28,11 +28,13 @@ import orjson
 
 from worldledger.canonical import canonical_json, child
 from worldledger.chain import StoredRow
-from worldledger.core_kinds import VIEW_DIGEST_KIND
+from worldledger.core_kinds import AGENT_REGISTERED_KIND, VIEW_DIGEST_KIND
 from worldledger.effects import is_system_kind
 from worldledger.errors import NotComparableError
 from worldledger.folding import DIGEST_KIND
 from worldledger.genesis import FORK_OF, GENESIS_KIND, TIME_ZERO
+from worldledger.kinds import installed
+from worldledger.lineage import OWN_NOISE
 from worldledger.moments import AUTO, STEP, Unit
 from worldledger.patches import diff
 
@@ -52,6 +54,8 @@ _MOST_PARTED: Final = 1000
 
 #: Kinds that are no part of what happened.
 LEFT_OUT: Final = frozenset({GENESIS_KIND, DIGEST_KIND, VIEW_DIGEST_KIND})
+#: In the text of a registration: it only gives an agent the noise of a fork (`worldledger.lineage.OWN_NOISE`).
+_OWN_NOISE: Final = canonical_json({OWN_NOISE: True})[1:-1]
 #: Members of an effect that are compared, without sim_time.
 _COMPARED: Final = ("kind", "payload", "priority", "schema_version", "source_id")
 #: Members of the payloads of system kinds that are seqs, names or timings of one log alone.
@@ -250,6 +254,21 @@ class Likeness:
         return found
 
 
+_PERHAPS_LEFT_OUT: Final = LEFT_OUT | {AGENT_REGISTERED_KIND}
+
+
+def is_left_out(row: StoredRow) -> bool:
+    """Return whether an effect is no part of what happened."""
+    return row[3] in LEFT_OUT or (row[3] == AGENT_REGISTERED_KIND and _OWN_NOISE in row[1])
+
+
+def left_out_of(ruleset: str) -> list[Path]:
+    """Return the paths that equal runs of a kind need not have in common. Raises InvalidKindError."""
+    kind = installed().get(ruleset)
+    measures = None if kind is None else kind.load("measures")
+    return [] if measures is None else [*map(parse_path, measures.left_out)]
+
+
 # -- alignment -------------------------------------------------------------------------------------------------
 
 #: The section of what lies before the first one.
@@ -324,7 +343,7 @@ class _Side:
 
     def skip(self) -> None:
         """Pass over what is not compared."""
-        while not self.is_peeked and self.next < len(self.rows) and self.rows[self.next][3] in LEFT_OUT:
+        while not self.is_peeked and self.next < len(self.rows) and is_left_out(self.rows[self.next]):
             self.next += 1
 
     def section(self) -> float:
@@ -454,10 +473,10 @@ class Aligner:
         while i < most and j < its_most:
             one, other = rows[i], others[j]
             kind = one[3]
-            if kind in LEFT_OUT:
+            if kind in _PERHAPS_LEFT_OUT and is_left_out(one):
                 i += 1
                 continue
-            if other[3] in LEFT_OUT:
+            if other[3] in _PERHAPS_LEFT_OUT and is_left_out(other):
                 j += 1
                 continue
             if kind != other[3] or not same(one[1], other[1]) or (by_time and one[5] != other[5]):

@@ -8,7 +8,7 @@ what is counted in the world's own seqs.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -35,6 +35,10 @@ def fork_point(payload: Mapping[str, Any]) -> ForkPoint | None:
     except InvalidConfigError as error:
         raise ValueError(error.message) from None
     return point
+
+
+#: The member of ``source_metadata`` of a registration that only gives an agent the noise of its fork.
+OWN_NOISE: Final = "own_noise"
 
 
 def with_own_noise(spec: Mapping[str, Any], ancestors: Collection[str], world_uuid: str) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def moment_rule() -> str:
     except InvalidKindError:  # said where kinds are used
         units = []
     named = ", ".join(f"{unit}:N" for unit in dict.fromkeys((STEP, *units)))
-    return f"seq:N (or N), head, {named}, sim:SECONDS or a time in ISO 8601"
+    return f"seq:N (or N), head, {named}, sim:SECONDS, a time in ISO 8601 or parent:MOMENT"
 
 
 def parse_moment(text: str) -> Moment:

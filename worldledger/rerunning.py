@@ -7,17 +7,17 @@ time of the recorded effect, and with what names a place in the parent's log nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
+from worldledger.comparing import OWN_OF_STATES, Path, differences
 from worldledger.core_kinds import AGENT_REGISTERED_KIND, INTENT_REJECTED_KIND, STALENESS_KIND
 from worldledger.drafts import REQUEST_DIGEST
 from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft, is_system_kind
 from worldledger.errors import PermissionDeniedError, UnknownAgentError
 from worldledger.genesis import GENESIS_SEQ
 from worldledger.intents import check_intent, intent_draft
-from worldledger.patches import diff
 from worldledger.rulesets import Ruleset
 from worldledger.rulesets.base import Touched
 from worldledger.time_authority import TIME_AUTHORITY_KIND, TIME_SET_KIND, WALL
@@ -43,9 +43,12 @@ RERUN_OF: Final = "rerun_of"
 #: What intents are called that bring their effect's kind themselves.
 _CUSTOM: Final = "Custom"
 _INTENDED: Final = frozenset({"Speak", "Move", "Interact"})
-#: Members of a state's metadata that say where the world stands in its own log and clock.
-_OWN: Final = frozenset(
-    {"last_effect_seq", "last_effect_time", "last_effect_kind", "agents", "time_offset", "time_authority_silent"}
+#: What of a state says where a world stands in its own log and clock, and whose noise its agents draw.
+_OWN: Final[tuple[Path, ...]] = (
+    *OWN_OF_STATES,
+    ("metadata", "agents", "*", "policy", "config", "noise_key"),
+    ("metadata", "time_offset"),
+    ("metadata", "time_authority_silent"),
 )
 
 
@@ -126,70 +129,38 @@ def judge_intent_again(agent_id: str, draft: EffectDraft, ruleset: Ruleset, stat
 class Likeness:
     """Finds the first difference between the states of a parent and its fork, effect by effect.
 
-    Left out is what is counted in each world's own seqs and clock, and the policies of agents, whose noise may be the
-    fork's own.
+    Left out is what is counted in each world's own seqs and clock, the noise of agents, and the ``ignored`` paths,
+    which equal runs of a kind need not have in common.
     """
 
-    def __init__(self, parent: WorldState, fork: WorldState) -> None:
+    def __init__(self, parent: WorldState, fork: WorldState, ignored: Iterable[Path] = ()) -> None:
         self._parent = parent
         self._fork = fork
-        #: where they first differ, a JSON Pointer
-        self.path = self._anywhere()
+        self._ignored = [*_OWN, *ignored]
+        #: where they first differ
+        self.path = self._first(*(state.to_value() for state in (parent, fork)))
 
     def after(self, touched: Touched, also: Touched = ()) -> bool:
         """Look at what effects have touched in the one and the other; return whether they are still alike."""
         if self.path is not None:
             return False
         if touched is None or also is None:
-            self.path = self._anywhere()
+            values = [state.to_value() for state in (self._parent, self._fork)]
         else:
-            self.path = self._metadata()
-            names = {touched} if isinstance(touched, str) else set(touched)
-            for name in sorted(names | ({also} if isinstance(also, str) else set(also))):
-                self.path = self.path or self._entity(name)
+            names = {name for each in (touched, also) for name in ([each] if isinstance(each, str) else each)}
+            values = [_parts(state, names) for state in (self._parent, self._fork)]
+        self.path = self._first(*values)
         return self.path is None
 
-    def _anywhere(self) -> str | None:
-        return _first(_shared(self._parent), _shared(self._fork), "") or self._metadata()
-
-    def _metadata(self) -> str | None:
-        return _first(_about(self._parent), _about(self._fork), "/metadata")
-
-    def _entity(self, name: str) -> str | None:
-        place = name.replace("~", "~0").replace("/", "~1")
-        theirs, own = (_part(state, name) for state in (self._parent, self._fork))
-        for part, value in theirs.items():
-            found = _first({"": value}, {"": own[part]}, "")
-            if found is not None:
-                return f"/{part}/{place}{found[1:]}"
-        return None
+    def _first(self, theirs: dict[str, Any], own: dict[str, Any]) -> str | None:
+        return next((found.path for found in differences(_listed(theirs), _listed(own), self._ignored)), None)
 
 
-def _first(theirs: Any, own: Any, path: str) -> str | None:
-    for operation in diff(theirs, own, path=path):
-        found: str = operation["path"]
-        return found
-    return None
+def _parts(state: WorldState, names: Collection[str]) -> dict[str, Any]:
+    value = state.to_value()
+    parts = {part: {name: of[name] for name in names if name in of} for part, of in value.items() if part != "metadata"}
+    return {**parts, "metadata": value["metadata"]}
 
 
-def _part(state: WorldState, name: str) -> dict[str, Any]:
-    point = state.spatial_index.get(name)
-    return {
-        "entities": state.entities.get(name),
-        "relationships": state.relationships.get(name),
-        "spatial_index": None if point is None else list(point),
-    }
-
-
-def _shared(state: WorldState) -> dict[str, Any]:
-    index = {name: list(point) for name, point in state.spatial_index.items()}
-    return {"entities": state.entities, "relationships": state.relationships, "spatial_index": index}
-
-
-def _about(state: WorldState) -> dict[str, Any]:
-    value = {name: part for name, part in state.metadata.items() if name not in _OWN}
-    value["agents"] = {
-        name: {part: of for part, of in known.items() if part not in {"policy", "registered_seq"}}
-        for name, known in state.metadata["agents"].items()
-    }
-    return value
+def _listed(value: dict[str, Any]) -> dict[str, Any]:
+    return {**value, "spatial_index": {name: list(point) for name, point in value["spatial_index"].items()}}

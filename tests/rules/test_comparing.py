@@ -288,3 +288,16 @@ def test_a_section_that_is_too_large_ends_where_memory_does() -> None:
     a = log([("TurnStarted", "e", 1), *[("Move", "x", blob)] * 40], "one")
     b = log([("TurnStarted", "e", 1), *[("Move", "y", blob)] * 40], "two")
     assert told(align(a, b, batch=3)) == (1, 3, 3, ["$.source_id"])
+
+
+def test_what_only_gives_a_fork_its_noise_is_no_part_of_what_happened() -> None:
+    """A registration that a fork is opened with is passed over; one that says something else is not."""
+    payload = {"agent_id": "ann", "weight": 1}
+    said = [("TurnStarted", "engine", 1), ("Said", "ann", 1)]
+    plain, fork = log(said, "a"), log(said, "b")
+    own = effect(4, "AgentRegistered", "worldledger", payload, run="b", source_metadata={"own_noise": True})
+    other = effect(4, "AgentRegistered", "worldledger", payload, run="b")
+    for more, is_equal in ((own, True), (other, False)):
+        aligner = Aligner(Likeness(with_sim_time=False), *unit_of("turn", UNITS, "test"))
+        aligner.feed(plain, [*fork, more], a_over=True, b_over=True)
+        assert (aligner.divergence is None) is is_equal

@@ -10,7 +10,7 @@ from worldledger_service.store import Store
 from worldledger_service.store.forking import NewFork
 from worldledger_service.store.rerunning import Asked
 
-from worldledger.errors import InvalidConfigError, MomentNotFoundError, RerunConflictError
+from worldledger.errors import InvalidConfigError, MomentNotFoundError, PolicyFailedError, RerunConflictError
 from worldledger.genesis import NewWorld
 from worldledger.intents import check_intent, intent_draft, registration_draft
 from worldledger.moments import Moment
@@ -73,7 +73,7 @@ async def test_two_reruns_give_the_same(store: Store, world_id: str) -> None:
         fork, _ = await store.fork(world_id, Moment(seq=8), new)
         report = await store.rerun(fork.world_id, asked=Asked(skip={12, 13}))
         assert (report.issued, report.accepted, report.left_out) == (15, 15, {"EntityUpdated": 2})
-        assert (report.differs_after, report.differs_at) == (8, "/entities/bob/gold")
+        assert (report.differs_after, report.differs_at) == (8, "$.entities.bob.gold")
         left_out = {"uuid", "wall_time", "world_id"}
         effects = await _effects(store, fork.world_id)
         logs.append([{name: each[name] for name in each.keys() - left_out} for each in effects[1:]])
@@ -122,7 +122,7 @@ async def test_effects_are_replaced(store: Store, world_id: str) -> None:
     payload = {"entity_id": "bob", "patch": [{"op": "replace", "path": "/gold", "value": 77}]}
     replace: Any = {15: {"payload": payload}}
     report = await store.rerun(fork.world_id, until=Moment(seq=16), asked=Asked(replace=replace))
-    assert (report.accepted, report.differs_after, report.differs_at) == (6, 15, "/entities/alice/gold")
+    assert (report.accepted, report.differs_after, report.differs_at) == (6, 15, "$.entities.alice.gold")
     changed = (await _effects(store, fork.world_id))[6]
     assert (changed["payload"], changed["sim_time"]) == (payload, 10.0)
 
@@ -151,16 +151,23 @@ async def test_agents_are_played_by_a_function(store: Store, world_id: str) -> N
         seen.append((agent_id, view.visible_entities["alice"]["gold"], recorded["payload"]["text"]))
         if len(seen) == 2:
             return None
-        if len(seen) == 3:
-            return "nonsense"
         return {"kind": "Speak", "payload": {"text": f"rather {len(seen)}"}}
 
     report = await store.rerun(fork.world_id, asked=Asked(playing=play))
     assert seen == [("alice", 50, f"word {n}") for n in range(4)]
-    assert (report.issued, report.accepted, report.refused, report.left_out) == (3, 2, 1, {"Speak": 1})
+    assert (report.issued, report.accepted, report.refused, report.left_out) == (3, 3, 0, {"Speak": 1})
     said = [each for each in await _effects(store, fork.world_id) if each["kind"] == "Speak"]
-    assert [each["payload"]["text"] for each in said] == ["rather 1", "rather 4"]
-    assert [each["source_metadata"]["context_seq"] for each in said] == [1, 1]
+    assert [each["payload"]["text"] for each in said] == ["rather 1", "rather 3", "rather 4"]
+    assert [each["source_metadata"]["context_seq"] for each in said] == [1, 1, 5]
+
+    def fail(agent_id: str, view: Any, recorded: dict[str, Any]) -> Any:
+        return 7 if recorded["payload"]["text"] == "word 0" else 1 / 0
+
+    for skip in (set[int](), {8}):
+        fork, _ = await store.fork(world_id, Moment(seq=7), NewFork(world_id=f"{world_id}-{len(skip)}"))
+        with pytest.raises(PolicyFailedError, match="alice"):
+            await store.rerun(fork.world_id, asked=Asked(skip, playing=fail))
+        assert (await store.world(fork.world_id)).head_seq == 2
 
 
 async def test_a_rerun_that_was_stopped_goes_on(store: Store, world_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +178,9 @@ async def test_a_rerun_that_was_stopped_goes_on(store: Store, world_id: str, mon
     await store.rerun(fork.world_id, until=Moment(seq=14))
     report = await store.rerun(fork.world_id)
     assert (report.resumed_after, report.issued, report.accepted) == (14, 11, 11)
+    assert (report.differs_after, report.differs_at) == (None, None)
+    with pytest.raises(RerunConflictError, match=r"seq 12 was issued .* by an earlier rerun"):
+        await store.rerun(fork.world_id, asked=Asked(skip={12}))
     again = await store.rerun(fork.world_id)
     assert (again.resumed_after, again.issued) == (25, 0)
     own = await _effects(store, fork.world_id)
@@ -213,3 +223,9 @@ async def test_what_cannot_be_run_on(store: Store, world_id: str) -> None:
         await store.rerun(fork.world_id, until=Moment(seq=6))
     report = await store.rerun(fork.world_id, until=Moment(seq=7))
     assert (report.issued, report.head_seq) == (0, 2)
+    for seq in (7, 9, 99):
+        with pytest.raises(RerunConflictError, match=f"seq {seq} is none that is run again: those are 8 to 8"):
+            await store.rerun(fork.world_id, asked=Asked(skip={seq}))
+    await (await store.log(fork.world_id)).append(_set(9))
+    with pytest.raises(RerunConflictError, match=r"has gone on by itself to sim_time 9\.0"):
+        await store.rerun(fork.world_id)

@@ -138,6 +138,11 @@ async def _records(store: Store, names: Sequence[str], experiment: str | None) -
         if isinstance(record, Finding):
             raise record.error()
         found.append(record)
+    # A fork is no run of its own: it would count what it has in common with its parent twice.
+    runs = [record for record in found if (await store.states.rules(record.world_id)).fork_of is None]
+    if runs and len(runs) < len(found):
+        say(f"left out: {counted(len(found) - len(runs), 'fork')}; name worlds to compare forks")
+        found = runs
     if not found:
         raise NotComparableError(await no_experiment(store, experiment))
     if len(found) > MOST_WORLDS:
@@ -212,7 +217,7 @@ def _parted(each: Mapping[str, Any]) -> Iterator[list[Piece]]:
     for name in "ab":
         effect = each[name]
         if effect is None:
-            yield [(f"  {name}  ", "cyan"), ("nothing more", "")]
+            yield [(f"  {name}  ", "cyan"), ("nothing more there", "")]
         else:
             who = cut(plain(effect["source_id"]), 30)
             yield [(f"  {name}  ", "cyan"), (f"seq {effect['global_seq']}  {cut(effect['kind'], 24)}  by {who}", "")]

@@ -188,9 +188,15 @@ def rerun(
             put(line)
 
 
+#: Refusals that are shown to people.
+_SHOWN = 10
+
+
 def _told(report: Report) -> Iterator[str]:
     """Say what became of a rerun."""
     span = f"seq {report.after_seq + 1} to {report.until_seq} of {report.parent}"
+    if report.after_seq == report.until_seq:
+        span = f"nothing after seq {report.after_seq} of {report.parent}"
     yield f"ran on in {report.world_id}: {span}, head {report.head_seq}"
     if report.resumed_after is not None:
         yield f"  went on after seq {report.resumed_after}, which an earlier rerun had come to"
@@ -200,14 +206,15 @@ def _told(report: Report) -> Iterator[str]:
         kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in report.left_out.items())
         yield f"  not submitted: {kinds}"
     if report.differs_at is not None:
-        yield f"  the states first differ after seq {report.differs_after}, at {plain(report.differs_at)}"
-    elif report.resumed_after is None:
+        first = "" if report.differs_after == report.resumed_after else "first "
+        yield f"  the states {first}differ after seq {report.differs_after}, at {plain(report.differs_at)}"
+    else:
         yield "  the states are alike to the end"
-    for refusal in report.refusals:
+    for refusal in report.refusals[:_SHOWN]:
         what = f"seq {refusal.seq} {plain(refusal.kind)} of {plain(refusal.source_id)}"
         yield f"  refused: {what}: {plain(refusal.reason)}"
-    if report.refused > len(report.refusals):
-        yield f"  … and {report.refused - len(report.refusals)} more"
+    if report.refused > _SHOWN:
+        yield f"  … and {report.refused - _SHOWN} more (--json)"
 
 
 def _replacement(text: str) -> tuple[int, EffectDraft]:

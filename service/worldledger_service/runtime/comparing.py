@@ -25,6 +25,7 @@ from worldledger.comparing import (
     Path,
     differences,
     genesis_differences,
+    left_out_of,
     parse_path,
     unit_of,
 )
@@ -151,12 +152,6 @@ def measures_of(ruleset: str) -> Measures | None:
     """Return the measures of a kind, None if it has none or is not installed. Raises InvalidKindError."""
     kind = installed().get(ruleset)
     return None if kind is None else kind.load("measures")
-
-
-def left_out_of(ruleset: str) -> list[Path]:
-    """Return the paths that equal runs of a kind need not have in common. Raises InvalidKindError."""
-    measures = measures_of(ruleset)
-    return [] if measures is None else [*map(parse_path, measures.left_out)]
 
 
 def _world(record: WorldRecord, course: Course | None) -> dict[str, Any]:

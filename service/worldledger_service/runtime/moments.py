@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from worldledger.comparing import OWN_OF_STATES, differences
+from worldledger.comparing import OWN_OF_STATES, differences, left_out_of
 from worldledger.errors import UnknownAgentError
 from worldledger.near import near
-from worldledger_service.runtime.comparing import left_out_of, listed, view_at, visible
+from worldledger_service.runtime.comparing import listed, view_at, visible
 
 if TYPE_CHECKING:
     from worldledger.observation import View

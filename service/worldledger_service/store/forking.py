@@ -34,7 +34,7 @@ from worldledger.genesis import (
     recorded_world,
 )
 from worldledger.intents import registration_draft
-from worldledger.lineage import fork_point, with_own_noise
+from worldledger.lineage import OWN_NOISE, fork_point, with_own_noise
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.time_authority import WALL, TimeAuthority
 from worldledger_service.store import statements
@@ -281,7 +281,7 @@ class _Fork:
                 draft = self.ruleset.change(path, value, self._live.fold.state)
                 group = self._add(group, head, [draft])
             except SimulationError as error:
-                what = f"--set {path}: {error.message}"
+                what = f"{path} cannot be set: {error.message}"
                 raise InvalidConfigError(what, path=f"$.changes.{path}") from error
         return group
 
@@ -311,7 +311,8 @@ class _Fork:
             if spec != known["policy"]:
                 more = {name: value for name, value in known.items() if name not in {"policy", "registered_seq"}}
                 more = {name: known[name] for name in ("staleness_threshold", "interrupt_policy") if name in known}
-                drafts.append(registration_draft(agent_id, spec, known["permissions"], known["weight"], **more))
+                draft = registration_draft(agent_id, spec, known["permissions"], known["weight"], **more)
+                drafts.append({**draft, "source_metadata": {OWN_NOISE: True}})
         return drafts
 
 

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from worldledger.comparing import left_out_of
 from worldledger.core_kinds import INTENT_REJECTED_KIND
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import (
     InvalidEffectError,
+    PolicyFailedError,
     RerunConflictError,
     SimulationError,
 )
@@ -141,14 +143,14 @@ class Rerun:
         if fork_of is not None and not fork_of.same_noise:
             self._ancestors = {record.world_uuid for record in await self._states.line(self._parent)}
         start = await self._resume()
+        await self._check(start)
         theirs = await self._states.fold_at(self._parent.world_id, start)
         own = await self._states.fold_at(world_id, self._world.head_seq)
         if self._asked.playing is not None:
             self._views = Views(own.copy())
-        if report.resumed_after is None:
-            self._likeness = Likeness(theirs.state, own.state)
-            if self._likeness.path is not None:
-                report.differs_after, report.differs_at = start, self._likeness.path
+        self._likeness = Likeness(theirs.state, own.state, left_out_of(own.ruleset.name))
+        if self._likeness.path is not None:
+            report.differs_after, report.differs_at = start, self._likeness.path
         self._sealer.live = LiveState(own, 0, lambda _: None)
         head = self._world.head
         group = Group(world_id, head, head)
@@ -175,6 +177,24 @@ class Rerun:
                     self._places[of] = row.global_seq
                     last = self.report.resumed_after = max(last, of)
         return last
+
+    async def _check(self, start: int) -> None:
+        """Check that what is asked for otherwise is still to come, and that the fork has not gone on by itself."""
+        report = self.report
+        for seq in sorted({*self._asked.skip, *self._asked.replace}):
+            if not report.after_seq < seq <= report.until_seq:
+                what = f"seq {seq} is none that is run again: those are {report.after_seq + 1} to {report.until_seq}"
+                raise RerunConflictError(f"{what} of {report.parent!r}", world_id=report.world_id, global_seq=seq)
+            if seq in self._asked.skip and seq in self._places:
+                what = f"seq {seq} was issued in {report.world_id!r} by an earlier rerun; make another fork to skip it"
+                raise RerunConflictError(what, world_id=report.world_id, global_seq=seq)
+        came_to = orjson.loads((await self._reader.effect(report.parent, start)).text)["sim_time"]
+        if self._world.sim_time > came_to and start < report.until_seq:
+            what = (
+                f"{report.world_id!r} has gone on by itself to sim_time {self._world.sim_time}, and a rerun would go "
+            )
+            what += f"on from {came_to}; make another fork"
+            raise RerunConflictError(what, world_id=report.world_id)
 
     async def _take(self, effect: Effect, theirs: Fold, group: Group) -> Group:
         """Issue one effect again, and look whether the states are alike after it."""
@@ -213,16 +233,16 @@ class Rerun:
         report, draft = self.report, drafted.draft
         report.issued += 1
         judges: dict[int, Callable[[WorldState], None]] = {}
+        if drafted.agent_id is not None and self._asked.playing is not None:
+            played = self._play(drafted.agent_id, draft)
+            if played is None:
+                self._left_out[effect["kind"]] += 1
+                report.issued -= 1
+                return group, ()
+            draft = played
         try:
             if drafted.agent_id is not None:
                 agent_id = drafted.agent_id
-                if self._asked.playing is not None:
-                    played = self._play(agent_id, draft)
-                    if played is None:
-                        self._left_out[effect["kind"]] += 1
-                        report.issued -= 1
-                        return group, ()
-                    draft = played
                 judged = draft
                 judges[0] = lambda state: judge_intent_again(
                     agent_id, judged, self._sealer.ruleset, state, self._world.world_id
@@ -256,15 +276,18 @@ class Rerun:
         return group, () if is_same else None
 
     def _play(self, agent_id: str, draft: EffectDraft) -> EffectDraft | None:
-        """Let the user's policy say what an agent does instead. Raises InvalidEffectError for what is no draft."""
+        """Let the user's policy say what an agent does instead. Raises PolicyFailedError."""
         assert self._views is not None  # noqa: S101 - it is there with the policy
         assert self._asked.playing is not None  # noqa: S101
         view = self._views.attach(agent_id)
-        told = self._asked.playing(agent_id, view, {"kind": draft["kind"], "payload": draft["payload"]})
-        if told is None:
-            return None
-        if not isinstance(told, Mapping) or set(told) != {"kind", "payload"}:
-            raise InvalidEffectError("a policy returns {'kind': …, 'payload': …}, or None for nothing", "$")
+        try:
+            told = self._asked.playing(agent_id, view, {"kind": draft["kind"], "payload": draft["payload"]})
+            if told is None:
+                return None
+            if not isinstance(told, Mapping) or set(told) != {"kind", "payload"}:
+                raise TypeError(f"it returned {told!r}, and not {{'kind': …, 'payload': …}} or None")  # noqa: TRY301
+        except Exception as error:
+            raise PolicyFailedError(agent_id, error) from error
         return {**draft, "kind": told["kind"], "payload": told["payload"]}
 
     async def _write(self, group: Group) -> Group:

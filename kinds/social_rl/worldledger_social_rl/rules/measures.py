@@ -44,7 +44,7 @@ MEASURES: Final = Measures(
     labels=labels,
     left_out=(
         *("sim_time", "payload.timestamp", "payload.meta.timestamp", "payload.meta.experiment_id"),
-        *("payload.config.digest", "payload.config.recording"),
+        *("payload.config.digest", "payload.config.recording", "payload.duration_seconds"),
         *("/metadata/social_rl/meta/timestamp", "/metadata/social_rl/meta/experiment_id"),
         *("/metadata/social_rl/policy_state/timestamp",),
     ),
