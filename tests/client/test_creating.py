@@ -15,9 +15,9 @@ from worldledger.genesis import NewWorld
 
 
 def test_the_parameters_are_a_new_world_s() -> None:
-    """What can be said of a new world is said by the same names; its name is the client's, a parent nobody names."""
+    """What can be said of a new world is said by the same names; forks are made by `fork`."""
     parameters = [name for name in inspect.signature(Client.create_world).parameters if name != "self"]
-    assert parameters == [name for name in NewWorld.model_fields if name not in {"world_id", "parent"}]
+    assert parameters == [name for name in NewWorld.model_fields if name not in {"world_id", "parent", "fork_of"}]
 
 
 @pytest.mark.parametrize("orchestrator", [OrchestratorConfig(staleness_threshold=7), {"staleness_threshold": 7}])

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 #: Bytes of one event, and how many there are: more than the service keeps for readers who come back.
 _SIZE: Final = 30_000
-_EVENTS: Final = 400
+_EVENTS: Final = 600
 _MIB: Final = 2**20
 
 

@@ -155,7 +155,7 @@ async def test_the_end_is_told(world: Orchestrator) -> None:
 
 async def test_a_tail_ends_with_the_service(opening: Opening) -> None:
     """Once heads are watched no more, a tail that waits is told."""
-    async with opening.until() as world:
+    async with opening.until(pool_size=3) as world:  # on a store of its own, which ends with it
         waiting = start(refused(_tail(world, 100).next()))
         await wait_for(lambda: world._follower._watcher.waiting >= 2, "both wait")
     assert isinstance(await waiting, StoreUnavailableError)

@@ -81,9 +81,7 @@ def export(
 async def _export(store: Store, record: WorldRecord, output: str, *, own: bool, force: bool, quiet: bool) -> None:
     from worldledger_service.store.transfer import export_world  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
-    line = [record] if own else await store.states.line(record)
-    total = sum(each.head_seq for each in line)
-    before = 0
+    before = total = 0
     with (
         written_whole(output, force=force) as write,
         progress_bar(f"exporting {record.world_id}", quiet=quiet or output == "-") as tell,
@@ -92,6 +90,8 @@ async def _export(store: Store, record: WorldRecord, output: str, *, own: bool, 
         def told(done: int) -> None:
             tell(before + done, total, f"{before + done} effects")
 
+        line = [record] if own else await store.states.line(record)
+        total = sum(each.head_seq for each in line)
         for each in line:
             trailer = await export_world(store.reader, each, write, told)
             before += each.head_seq
