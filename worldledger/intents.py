@@ -16,7 +16,7 @@ import orjson
 from worldledger.canonical import MAX_INT, canonical_json, child, gate
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
 from worldledger.drafts import MAX_PRIORITY, CheckedDraft, body_digest, json_name, missing_or, read_version, read_word
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, Intent, is_system_kind
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, Intent, is_system_kind, own_draft
 from worldledger.errors import InvalidEffectError, InvalidIntentError, ReservedKindError
 from worldledger.staleness import (
     NOT_GIVEN,
@@ -418,9 +418,4 @@ def registration_draft(
         payload["staleness_threshold"] = check_threshold(staleness_threshold)
     if interrupt_policy is not None:
         payload["interrupt_policy"] = check_interrupt_policy(interrupt_policy)
-    return {
-        "kind": AGENT_REGISTERED_KIND,
-        "payload": payload,
-        "source_id": SERVICE_SOURCE,
-        "schema_version": SCHEMA_VERSION,
-    }
+    return own_draft(AGENT_REGISTERED_KIND, payload)

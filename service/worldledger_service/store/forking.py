@@ -297,9 +297,7 @@ class _Fork:
         if refused:
             error = unit.refusal or InvalidEffectError("it was refused")
             raise error
-        live = self._sealer.live
-        assert live is not None  # noqa: S101
-        live.after(0, sealed.texts)
+        self._live.after(0, sealed.texts)
         unit.future.cancel()
         return sealed
 

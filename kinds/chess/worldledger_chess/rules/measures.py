@@ -1,4 +1,4 @@
-"""What is measured of games that are compared: material and, where it was recorded, the evaluation."""
+"""Measures of games that are compared: material and, where it was recorded, the evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of simulations that are compared: every variable that is a number."""
+"""Measures of simulations that are compared: every variable that is a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of social-RL runs that are compared: the mean feedback of the agents in each round."""
+"""Measures of social-RL runs that are compared: the mean feedback of the agents in each round."""
 
 from __future__ import annotations
 
