@@ -21,15 +21,15 @@ import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import orjson
 
 from worldledger.canonical import canonical_json, child
 from worldledger.chain import StoredRow
 from worldledger.core_kinds import AGENT_REGISTERED_KIND, VIEW_DIGEST_KIND
-from worldledger.effects import is_system_kind
+from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import NotComparableError
 from worldledger.folding import DIGEST_KIND
 from worldledger.genesis import FORK_OF, GENESIS_KIND, TIME_ZERO
@@ -37,6 +37,8 @@ from worldledger.kinds import installed
 from worldledger.lineage import OWN_NOISE
 from worldledger.moments import AUTO, STEP, Unit
 from worldledger.patches import diff
+from worldledger.rulesets.base import Touched
+from worldledger.world import WorldState
 
 #: Alignments that every kind of world has, besides its units.
 SEQ: Final = "seq"
@@ -63,15 +65,20 @@ _OWN: Final = frozenset({"req_id", "generation_id", "context_seq", "last_tick_se
 #: Members of a genesis that are the world's identity, or the place that it came from.
 _IDENTITY: Final = frozenset({"world_uuid", TIME_ZERO, "experiment", FORK_OF})
 
-_EFFECTS_OWN: Final = frozenset((*_COMPARED, "sim_time"))
+#: What a path into an effect begins with.
+OF_EFFECTS: Final = frozenset((*_COMPARED, "sim_time"))
 _STATES_OWN: Final = frozenset({"entities", "metadata", "relationships", "spatial_index"})
 _VIEWS_OWN: Final = frozenset({"visible_entities", "visible_relationships"})
-#: What states differ in where nothing in the worlds does: places and times of their own logs.
+#: What states differ in where nothing in the worlds does: places and times of their own logs and clocks, and the key of
+#: the noise that agents see.
 OWN_OF_STATES: Final = (
     ("metadata", "last_effect_seq"),
     ("metadata", "last_effect_time"),
     ("metadata", "last_effect_kind"),
+    ("metadata", "time_offset"),
+    ("metadata", "time_authority_silent"),
     ("metadata", "agents", "*", "registered_seq"),
+    ("metadata", "agents", "*", "policy", "config", "noise_key"),
 )
 
 
@@ -102,7 +109,7 @@ def parse_path(text: str) -> Path:
             except ValueError:
                 raise _no_path(text, f"{step[2]} is no JSON string") from None
             rest = rest[step.end() :]
-    known = _EFFECTS_OWN | _STATES_OWN | _VIEWS_OWN
+    known = OF_EFFECTS | _STATES_OWN | _VIEWS_OWN
     if not steps or steps[0] not in known:
         raise _no_path(text, f"it begins with one of {', '.join(sorted(known))}")
     return tuple(steps)
@@ -113,31 +120,45 @@ def _no_path(text: str, why: str) -> NotComparableError:
     return NotComparableError(f"{shown!r} is no path such as payload.clock or /entities/board/clock: {why}", path=shown)
 
 
-def _without(value: Any, paths: Iterable[Path]) -> Any:
-    """Return a value without what lies at these paths; an element of a list becomes null."""
-    for path in paths:
-        value = _cut(value, path)
-    return value
+class Ignored:
+    """Paths of documents that make no difference."""
 
+    def __init__(self, paths: Iterable[Path] = ()) -> None:
+        #: whether all that lies here is ignored
+        self.is_whole = False
+        self.below: dict[str, Ignored] = {}
+        for path in paths:
+            place = self
+            for step in path:
+                place = place.below.setdefault(step, Ignored())
+            place.is_whole = True
 
-def _cut(value: Any, path: Path) -> Any:
-    first, rest = path[0], path[1:]
-    if isinstance(value, dict):
-        names = [*value] if first == "*" else [first] if first in value else []
-        if not names:
-            return value
-        value = dict(value)
-        for name in names:
-            if rest:
-                value[name] = _cut(value[name], rest)
-            else:
-                del value[name]
-    elif isinstance(value, list) and (first == "*" or first.isdecimal()):
-        value = [
-            (_cut(item, rest) if rest else None) if first in {"*", str(index)} else item
-            for index, item in enumerate(value)
-        ]
-    return value
+    def at(self, steps: Iterable[str]) -> list[Ignored]:
+        """Return what is ignored at a place of a document: in all, or with paths that go on from there."""
+        found = [self]
+        for step in steps:
+            found = [below for each in found for name in (step, "*") if (below := each.below.get(name)) is not None]
+            if not found or any(each.is_whole for each in found):
+                break
+        return found
+
+    def without(self, value: Any) -> Any:
+        """Return a value without what is ignored in it; an element of a list becomes null."""
+        if isinstance(value, dict):
+            value = dict(value)
+            for name, below in self.below.items():
+                for key in [*value] if name == "*" else [name] if name in value else []:
+                    if below.is_whole:
+                        del value[key]
+                    else:
+                        value[key] = below.without(value[key])
+        elif isinstance(value, list):
+            for name, below in self.below.items():
+                value = [
+                    item if name not in {"*", str(index)} else None if below.is_whole else below.without(item)
+                    for index, item in enumerate(value)
+                ]
+        return value
 
 
 class Difference(NamedTuple):
@@ -163,17 +184,25 @@ class Difference(NamedTuple):
 MISSING: Final = object()
 
 
-def differences(a: Any, b: Any, ignored: Iterable[Path] = ()) -> list[Difference]:
+def differences(a: Any, b: Any, ignored: Iterable[Path] | Ignored = ()) -> list[Difference]:
     """Return the places at which two JSON values differ, objects descended into; ignored paths are left out."""
-    ignored = [*ignored]
-    a, b = _without(a, ignored), _without(b, ignored)
+    ignored = ignored if isinstance(ignored, Ignored) else Ignored(ignored)
     found = []
     for operation in diff(a, b):
         steps = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]]
+        one, other = _at(a, steps), _at(b, steps)
+        here = ignored.at(steps)
+        if here:
+            if any(each.is_whole for each in here):
+                continue
+            for each in here:
+                one, other = each.without(one), each.without(other)
+            if not diff(one, other):
+                continue
         path = "$"
         for step in steps:
             path = child(path, step)
-        found.append(Difference(path, _at(a, steps), _at(b, steps)))
+        found.append(Difference(path, one, other))
     return found
 
 
@@ -213,7 +242,7 @@ class Likeness:
 
     def __init__(self, *, with_sim_time: bool = True, ignored: Iterable[Path] = ()) -> None:
         self._with_sim_time = with_sim_time
-        self._ignored = [path for path in ignored if path[0] in _EFFECTS_OWN]
+        self._ignored = Ignored(ignored)
 
     def same(self, a: bytes, b: bytes) -> bool:
         """Return whether two stored effects are the same in what is compared."""
@@ -269,6 +298,38 @@ def left_out_of(ruleset: str) -> list[Path]:
     return [] if measures is None else [*map(parse_path, measures.left_out)]
 
 
+# -- two states ------------------------------------------------------------------------------------------------
+
+
+def state_differences(
+    a: WorldState, b: WorldState, ignored: Ignored, touched: Collection[str] | None = None
+) -> list[Difference]:
+    """Return where two states differ; only among some entities and in the metadata, if entities are given.
+
+    `OWN_OF_STATES` are to be among the ignored paths.
+    """
+    one, other = a.to_value(), b.to_value()
+    if touched is not None:
+        one, other = _only(one, touched), _only(other, touched)
+    return differences(one, other, ignored)
+
+
+def _only(state: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return what a state has of these entities, and its metadata."""
+    parts = {part: {name: of[name] for name in names if name in of} for part, of in state.items() if part != "metadata"}
+    return {**parts, "metadata": state["metadata"]}
+
+
+def touched_by(*each: Touched) -> set[str] | None:
+    """Return the entities that any of several effects may have changed; None: any of them."""
+    found: set[str] = set()
+    for touched in each:
+        if touched is None:
+            return None
+        found.update([touched] if isinstance(touched, str) else touched)
+    return found
+
+
 # -- alignment -------------------------------------------------------------------------------------------------
 
 #: The section of what lies before the first one.
@@ -291,9 +352,41 @@ def unit_of(by: str, units: Mapping[str, Unit], ruleset: str) -> tuple[str, Unit
 
 def number_of(unit: Unit, text: bytes) -> float | None:
     """Return the number of the unit that a stored effect begins; None if it tells none."""
-    payload = orjson.loads(text)["payload"]
+    return number_in(unit, orjson.loads(text)["payload"])
+
+
+def number_in(unit: Unit, payload: Mapping[str, Any]) -> float | None:
+    """Return the same of its payload."""
     found = payload.get(unit.number) if isinstance(unit.number, str) else unit.number(payload)
     return found if type(found) in {int, float} else None
+
+
+class Sections:
+    """Numbers the sections of a log, whose rows are shown to it in order.
+
+    ``label`` is the section of the last row, ``count`` the number of rows that have been counted. The log may be shown
+    from a place on only: ``since`` is the section that it has come to there.
+    """
+
+    def __init__(self, by: str, unit: Unit | None, since: float | None = None) -> None:
+        self.label = _BEGINNING if since is None else since
+        self.count = int(since) if since is not None and unit is None and by != SIM_TIME else 0
+        self._by = by
+        self._unit = unit
+
+    def of(self, row: StoredRow) -> float:
+        """Return the section of the next row."""
+        if is_left_out(row):
+            return self.label
+        if self._by == SIM_TIME:
+            self.label = row[5]
+        elif self._unit is not None:
+            if row[3] in self._unit.kinds and (number := number_of(self._unit, row[1])) is not None:
+                self.label = number
+        elif self._by == SEQ or not is_system_kind(row[3]):
+            self.count += 1
+            self.label = self.count
+        return self.label
 
 
 class Divergence(NamedTuple):
@@ -311,6 +404,21 @@ class Divergence(NamedTuple):
     a_at: StoredRow | None
     b_at: StoredRow | None
 
+    def sections(self, by: str, unit: Unit | None) -> tuple[Sections, Sections]:
+        """Return what numbers the sections of either log after ``a_at`` and ``b_at``."""
+        return _sections_after(self.number, self.a, self.b, by, unit), _sections_after(
+            self.number, self.b, self.a, by, unit
+        )
+
+
+def _sections_after(
+    number: float | None, row: StoredRow | None, other: StoredRow | None, by: str, unit: Unit | None
+) -> Sections:
+    if number is not None and row is None and other is not None and unit is None and by != SIM_TIME:
+        # Sections are counted effects, and this log has one less.
+        number = number if by == STEP and is_system_kind(other[3]) else number - 1 or None
+    return Sections(by, unit, number)
+
 
 class _Waiting(NamedTuple):
     place: int
@@ -320,15 +428,13 @@ class _Waiting(NamedTuple):
 class _Side:
     """One log: the rows that have been read and not been compared, and the section that it has come to."""
 
-    def __init__(self, number: Callable[[_Side, StoredRow], float]) -> None:
+    def __init__(self, sections: Sections) -> None:
         self.rows: Sequence[StoredRow] = ()
         self.next = 0
         self.is_over = False
-        self.label = _BEGINNING
-        self.count = 0
+        self.sections = sections
         self.place = 0
         self.seen: StoredRow | None = None
-        self._number = number
         self.is_peeked = False
 
     def feed(self, rows: Sequence[StoredRow], *, is_over: bool) -> None:
@@ -351,9 +457,9 @@ class _Side:
         if self.next >= len(self.rows):
             return _END
         if not self.is_peeked:
-            self.label = self._number(self, self.rows[self.next])
+            self.sections.of(self.rows[self.next])
             self.is_peeked = True
-        return self.label
+        return self.sections.label
 
     def take(self) -> _Waiting:
         """Return the next row with its place in the section."""
@@ -384,10 +490,8 @@ class Aligner:
         self._by = by
         self._unit = unit
         self._kinds = frozenset(() if unit is None else unit.kinds)
-        self._a, self._b = _Side(self._number), _Side(self._number)
-        self._section = self._a.label = self._b.label = _BEGINNING if since is None else since
-        if since is not None and unit is None and by != SIM_TIME:
-            self._a.count = self._b.count = int(since)
+        self._a, self._b = (_Side(Sections(by, unit, since)) for _ in "ab")
+        self._section = self._a.sections.label
         self._waiting: dict[str, tuple[deque[_Waiting], deque[_Waiting]]] = {}
         self._waiting_bytes = 0
         self._parted: list[tuple[int, str, _Waiting, _Waiting]] = []
@@ -417,28 +521,10 @@ class Aligner:
 
     # -- sections ------------------------------------------------------------------------------------------
 
-    def _number(self, side: _Side, row: StoredRow) -> float:
-        """Return the section of a row; called once for each row that is looked at singly, in order."""
-        if self._by == SIM_TIME:
-            return row[5]
-        if self._unit is not None:
-            if row[3] in self._kinds and (number := self._read(row[1])) is not None:
-                return number
-            return side.label
-        if self._by == SEQ or not is_system_kind(row[3]):
-            side.count += 1
-            return side.count
-        return side.label
-
-    def _read(self, text: bytes) -> float | None:
-        """Return the number of the unit that an effect begins."""
-        assert self._unit is not None  # noqa: S101 - the callers look
-        return number_of(self._unit, text)
-
     def _go_on(self) -> bool:
         """Do a piece of work; return False if nothing can be done before a log is fed."""
         a, b = self._a, self._b
-        if not (self._waiting or self._parted or a.is_peeked or b.is_peeked) and a.label == b.label:
+        if not (self._waiting or self._parted or a.is_peeked or b.is_peeked) and a.sections.label == b.sections.label:
             self._run(a, b)
         a.skip()
         b.skip()
@@ -469,7 +555,7 @@ class Aligner:
         most, its_most = len(rows), len(others)
         same, kinds, unit = self._like.same, self._kinds, self._unit
         by_time, numbered = self._by == SIM_TIME, self._unit is None
-        label, count, equal = a.label, a.count, 0
+        label, count, equal = a.sections.label, a.sections.count, 0
         while i < most and j < its_most:
             one, other = rows[i], others[j]
             kind = one[3]
@@ -488,7 +574,7 @@ class Aligner:
                     count += 1
                     label = count
             elif kind in kinds and unit is not None:
-                number, its = self._read(one[1]), self._read(other[1])
+                number, its = number_of(unit, one[1]), number_of(unit, other[1])
                 if number != its:
                     break
                 label = label if number is None else number
@@ -497,8 +583,9 @@ class Aligner:
             equal += 1
         if equal:
             a.seen, b.seen = rows[i - 1], others[j - 1]
-            a.label = b.label = self._section = label
-            a.count = b.count = count
+            for sections in (a.sections, b.sections):
+                sections.label, sections.count = label, count
+            self._section = label
             self.equal += equal
         a.next, b.next = i, j
 
@@ -574,3 +661,92 @@ class Aligner:
         number = None if self._section == _BEGINNING else self._section
         found = Divergence(number, one, other, fields, one or self._a.seen, other or self._b.seen)
         return place, source, found
+
+
+# -- the first moment at which the runs differ --------------------------------------------------------------------
+
+
+class Run(Protocol):
+    """A run that is folded on, effect by effect."""
+
+    def apply(self, effect: Effect) -> Touched:
+        """Take the next effect; return what it may have changed of what is looked at."""
+        ...
+
+
+class FirstMoment:
+    """Finds the first section at whose end two runs differ in what is looked at: their states, or what an agent saw.
+
+    It is fed the logs from where the runs stand, in any section, as an `Aligner` is. A run that has no such section
+    stands where it was. ``differ`` returns where the runs differ, given what may have changed since it was last asked
+    (None: anything).
+
+    When it is done, ``differences`` are those at the end of the section ``number`` (None: before the first one), and
+    ``seen`` is the last row of each run up to there (None: where it stood first). Without any difference ``is_whole``
+    says whether all was looked at: the logs to their ends, or only ``one`` section. Otherwise it was given up after
+    ``most`` effects; then ``number`` is the last section that was looked at.
+    """
+
+    def __init__(
+        self,
+        runs: tuple[Run, Run],
+        differ: Callable[[Collection[str] | None], list[Difference]],
+        sections: tuple[Sections, Sections],
+        *,
+        most: int,
+        one: bool = False,
+    ) -> None:
+        self.differences: list[Difference] = []
+        self.number: float | None = None
+        self.seen: tuple[StoredRow | None, StoredRow | None] = None, None
+        self.is_done = self.is_whole = False
+        self.read = 0
+        self._runs = runs
+        self._sides = _Side(sections[0]), _Side(sections[1])
+        self._section = max(each.label for each in sections)
+        self._differ = differ
+        self._most = most
+        self._one = one
+        self._touched: set[str] | None = None
+
+    @property
+    def hungry(self) -> tuple[bool, bool]:
+        """Which of the logs must be fed before the search can go on."""
+        return self._sides[0].is_hungry, self._sides[1].is_hungry
+
+    def feed(
+        self,
+        a: Sequence[StoredRow] = (),
+        b: Sequence[StoredRow] = (),
+        *,
+        a_over: bool = False,
+        b_over: bool = False,
+    ) -> bool:
+        """Take the rows that follow in either log, ``over`` where they are the last; return whether it is done."""
+        for side, rows, over in zip(self._sides, (a, b), (a_over, b_over), strict=True):
+            if rows or over:
+                side.feed(rows, is_over=over or side.is_over)
+        while not self.is_done and not any(self.hungry):
+            self._go_on()
+        return self.is_done
+
+    def _go_on(self) -> None:
+        sections = [side.section() for side in self._sides]
+        if self._section not in sections:
+            self.number = None if self._section == _BEGINNING else self._section
+            self.seen = self._sides[0].seen, self._sides[1].seen
+            self.differences = self._differ(self._touched)
+            self._touched = set()
+            self._section = min(sections)
+            self.is_whole = self._one or self._section == _END
+            self.is_done = self.is_whole or bool(self.differences)
+        elif self.read >= self._most:
+            self.is_done = True
+        else:
+            which = sections.index(self._section)
+            touched = touched_by(self._runs[which].apply(orjson.loads(self._sides[which].take().row[1])))
+            if touched is None or self._touched is None:
+                self._touched = None
+            else:
+                self._touched |= touched
+            self.read += 1

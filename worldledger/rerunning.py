@@ -7,11 +7,10 @@ time of the recorded effect, and with what names a place in the parent's log nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
-from worldledger.comparing import OWN_OF_STATES, Path, differences
 from worldledger.core_kinds import AGENT_REGISTERED_KIND, INTENT_REJECTED_KIND, STALENESS_KIND
 from worldledger.drafts import REQUEST_DIGEST
 from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft, is_system_kind
@@ -19,7 +18,6 @@ from worldledger.errors import PermissionDeniedError, UnknownAgentError
 from worldledger.genesis import GENESIS_SEQ
 from worldledger.intents import check_intent, intent_draft
 from worldledger.rulesets import Ruleset
-from worldledger.rulesets.base import Touched
 from worldledger.time_authority import TIME_AUTHORITY_KIND, TIME_SET_KIND, WALL
 from worldledger.validation import missing_permission
 from worldledger.world import WorldState
@@ -43,13 +41,6 @@ RERUN_OF: Final = "rerun_of"
 #: What intents are called that bring their effect's kind themselves.
 _CUSTOM: Final = "Custom"
 _INTENDED: Final = frozenset({"Speak", "Move", "Interact"})
-#: What of a state says where a world stands in its own log and clock, and whose noise its agents draw.
-_OWN: Final[tuple[Path, ...]] = (
-    *OWN_OF_STATES,
-    ("metadata", "agents", "*", "policy", "config", "noise_key"),
-    ("metadata", "time_offset"),
-    ("metadata", "time_authority_silent"),
-)
 
 
 class Again(NamedTuple):
@@ -124,43 +115,3 @@ def judge_intent_again(agent_id: str, draft: EffectDraft, ruleset: Ruleset, stat
         raise PermissionDeniedError(agent_id, lacking)
     if kind == _CUSTOM:
         ruleset.check_intent(draft["kind"], draft["payload"], agent_id, state)
-
-
-class Likeness:
-    """Finds the first difference between the states of a parent and its fork, effect by effect.
-
-    Left out is what is counted in each world's own seqs and clock, the noise of agents, and the ``ignored`` paths,
-    which equal runs of a kind need not have in common.
-    """
-
-    def __init__(self, parent: WorldState, fork: WorldState, ignored: Iterable[Path] = ()) -> None:
-        self._parent = parent
-        self._fork = fork
-        self._ignored = [*_OWN, *ignored]
-        #: where they first differ
-        self.path = self._first(*(state.to_value() for state in (parent, fork)))
-
-    def after(self, touched: Touched, also: Touched = ()) -> bool:
-        """Look at what effects have touched in the one and the other; return whether they are still alike."""
-        if self.path is not None:
-            return False
-        if touched is None or also is None:
-            values = [state.to_value() for state in (self._parent, self._fork)]
-        else:
-            names = {name for each in (touched, also) for name in ([each] if isinstance(each, str) else each)}
-            values = [_parts(state, names) for state in (self._parent, self._fork)]
-        self.path = self._first(*values)
-        return self.path is None
-
-    def _first(self, theirs: dict[str, Any], own: dict[str, Any]) -> str | None:
-        return next((found.path for found in differences(_listed(theirs), _listed(own), self._ignored)), None)
-
-
-def _parts(state: WorldState, names: Collection[str]) -> dict[str, Any]:
-    value = state.to_value()
-    parts = {part: {name: of[name] for name in names if name in of} for part, of in value.items() if part != "metadata"}
-    return {**parts, "metadata": value["metadata"]}
-
-
-def _listed(value: dict[str, Any]) -> dict[str, Any]:
-    return {**value, "spatial_index": {name: list(point) for name, point in value["spatial_index"].items()}}

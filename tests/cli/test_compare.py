@@ -8,9 +8,11 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from worldledger_service.runtime import comparing
 
 from worldledger.effects import EffectDraft
-from worldledger.observation import ObservationPolicy
+from worldledger.intents import registration_draft
+from worldledger.observation import ObservationPolicy, PolicyConfig
 from worldledger.policies import policy_spec
 
 from .conftest import Cli
@@ -102,6 +104,51 @@ def test_what_is_ignored_makes_no_difference(on: Cli, bazaars: None) -> None:
     ]
 
 
+def test_states_that_differ_later_than_effects(on: Cli, database_url: str) -> None:
+    """Another effect that changes nothing is a divergence; the first step at which states differ comes later."""
+    for name, text, to in (("calm", "zzz", 1.0), ("loud", "ZZZ", 2.0)):
+        dreams = [say("bob", "Dreamed", 3.0, text=text), say("bob", "Dreamed", 4.0, text="again")]
+        record(database_url, name, [*BAZAAR[:2], *dreams, say("bob", "Move", 5.0, to=[to, 0.0, 0.0])])
+    found = compared(on, "calm", "loud")
+    assert (found["pairs"][0]["divergence"]["number"], found["states"]["divergence"]["equal"]) == (3, True)
+    first = found["states"]["first"]
+    assert (first["unit"], first["number"], first["a_seq"], first["b_seq"]) == ("step", 5, 6, 6)
+    assert [each["path"] for each in first["differences"]] == ["$.entities.bob.position", "$.spatial_index.bob"]
+    out = on("compare", "calm", "loud").out
+    assert "states there (a 4, b 4)\n  equal\n\nstates at step 5, where they first differ (a 6, b 6)\n" in out
+
+
+def test_equal_effects_with_different_states(on: Cli, bazaars: None) -> None:
+    """Where what is ignored of effects changes states, these differ before the effects do, or though those never do."""
+    found = compared(on, "one", "other", "--ignore", "payload.to")
+    assert (found["pairs"][0]["divergence"]["number"], found["states"]["first"]["number"]) == (7, 3)
+    record_paths = ("payload.to", "payload.entity_id", "payload.entity_data", "payload.position")
+    ignored = [option for path in record_paths for option in ("--ignore", path)]
+    found = compared(on, "one", "again", *ignored)
+    assert (found["pairs"][0]["equal"], found["states"]["first"], found["states"]["stopped"]) == (True, None, None)
+
+
+def test_the_search_for_the_first_difference_is_bounded(
+    on: Cli, bazaars: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is given up the answer says after how many effects, and up to where states were alike."""
+    monkeypatch.setattr(comparing, "MOST_SEARCHED", 6)
+    arguments = ("one", "again", "--ignore", "payload.to")
+    assert compared(on, *arguments)["states"]["stopped"] == {"unit": "step", "number": 2, "effects": 6}
+    assert "alike up to step 2: no more was looked at" in on("compare", *arguments).out
+
+
+def test_settings_that_change_no_state(on: Cli, database_url: str) -> None:
+    """Where only settings differ, states are looked at before the first step, and are alike."""
+    for name, coins in (("poor", 1), ("rich", 2)):
+        config = {"entities": {"ann": {"coins": coins}}}
+        record(database_url, name, BAZAAR[:1], config=config)
+    found = compared(on, "poor", "rich")
+    (pair,) = found["pairs"]
+    assert (len(pair["settings"]), pair["divergence"]) == (1, None)
+    assert (found["states"]["first"], found["states"]["head"]["equal"]) == (None, True)
+
+
 def test_a_matrix_of_more_runs(on: Cli, bazaars: None) -> None:
     """Three runs are compared two by two."""
     result = on("compare", "one", "again", "other")
@@ -138,10 +185,31 @@ def test_what_an_agent_saw(on: Cli, database_url: str) -> None:
         play(database_url, name, [made])
     seen = compared(on, "one", "other", "--view", "eve")["views"]
     assert [field["path"] for field in seen["divergence"]["differences"]] == ["$.visible_entities.ann.coins"]
-    assert seen["head"]["equal"] is False
+    assert (seen["first"]["number"], seen["head"]["equal"]) == (1, False)
     result = on("compare", "one", "other", "--view", "evi")
     assert result.code == 2
     assert "evi" in result.err
+
+
+def test_an_agent_sees_a_difference_later(on: Cli, database_url: str) -> None:
+    """The first step at which what an agent saw differs comes after the first at which states do, through a fork."""
+    policy = ObservationPolicy(PolicyConfig(field_visibility={"coins": False}))
+    agent = registration_draft("eve", policy_spec(policy))
+    play(database_url, "one", [agent], system=True, ruleset="sandbox", time_authority="client")
+    play(database_url, "one", [say("ann", "EntityCreated", 1.0, entity_id="ann", entity_data={"coins": 1})])
+    assert on("fork", "one", "--as", "other", "--set", "ann/coins=2").code == 0
+    red = [{"op": "add", "path": "/hat", "value": "red"}]
+    for name, last, *before in (("one", "blue", [{"op": "replace", "path": "/coins", "value": 3}]), ("other", "green")):
+        patches = [*before, red, red, [{"op": "replace", "path": "/hat", "value": last}]]
+        play(database_url, name, [say("ann", "EntityUpdated", 2.0, entity_id="ann", patch=patch) for patch in patches])
+    found = compared(on, "one", "other", "--view", "eve")
+    assert (found["states"]["first"]["number"], found["views"]["divergence"]["equal"]) == (2, True)
+    first = found["views"]["first"]
+    assert [(each["path"], each["a"], each["b"]) for each in first["differences"]] == [
+        ("$.visible_entities.ann.hat", "blue", "green")
+    ]
+    assert first["number"] == 5
+    assert "what eve saw at step 5, where they first differ" in on("compare", "one", "other", "--view", "eve").out
 
 
 def test_a_fork_and_its_parent(on: Cli, bazaars: None) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -17,14 +19,20 @@ from worldledger.comparing import (
     SEQ,
     SIM_TIME,
     Aligner,
+    Difference,
+    FirstMoment,
+    Ignored,
     Likeness,
+    Sections,
     differences,
     genesis_differences,
     parse_path,
     unit_of,
 )
+from worldledger.effects import Effect
 from worldledger.errors import NotComparableError
 from worldledger.moments import STEP, Unit
+from worldledger.rulesets.base import Touched
 
 TURN = Unit(("TurnStarted",), "turn")
 UNITS = {"turn": TURN}
@@ -301,3 +309,116 @@ def test_what_only_gives_a_fork_its_noise_is_no_part_of_what_happened() -> None:
         aligner = Aligner(Likeness(with_sim_time=False), *unit_of("turn", UNITS, "test"))
         aligner.feed(plain, [*fork, more], a_over=True, b_over=True)
         assert (aligner.divergence is None) is is_equal
+
+
+class Sums:
+    """A run whose state is the sum of what each source has said."""
+
+    def __init__(self) -> None:
+        self.of: Counter[str] = Counter()
+
+    def apply(self, effect: Effect) -> Touched:
+        """Add a value."""
+        self.of[effect["source_id"]] += effect["payload"].get("value", 0)
+        return effect["source_id"]
+
+
+def first_moment(
+    a: list[StoredRow], b: list[StoredRow], by: str = "turn", batch: int = 1000, **more: Any
+) -> tuple[FirstMoment, Any]:
+    """Look for the first moment at which the sums of two logs differ; return it, and the seqs of both runs there."""
+    runs = Sums(), Sums()
+
+    def differ(touched: Collection[str] | None) -> list[Difference]:
+        one, other = ({name: run.of[name] for name in sorted(touched or run.of)} for run in runs)
+        return differences(one, other)
+
+    name, unit = unit_of(by, UNITS, "test")
+    search = FirstMoment(runs, differ, (Sections(name, unit), Sections(name, unit)), **{"most": 10**6, **more})
+    rest = [list(a), list(b)]
+    while not search.is_done:
+        parts = []
+        for which, is_hungry in enumerate(search.hungry):
+            parts.append(rest[which][:batch] if is_hungry else [])
+            rest[which] = rest[which][len(parts[-1]) :]
+        search.feed(*parts, a_over=not rest[0], b_over=not rest[1])
+    return search, [row and row[0] for row in search.seen]
+
+
+@given(happenings, happenings, alignments, st.integers(1, 5))
+def test_the_first_moment_is_the_same_in_either_order_and_in_any_batches(
+    a: list[Happening], b: list[Happening], by: str, batch: int
+) -> None:
+    """Exchanged logs differ at the same moment, and the batches that they are read in do not matter."""
+    one, other = log(a, "one"), log(b, "another")
+    found, seqs = first_moment(one, other, by)
+    for again, back in (
+        (first_moment(one, other, by, batch), seqs),
+        (first_moment(other, one, by, batch), seqs[::-1]),
+    ):
+        assert (again[0].number, again[0].is_whole, again[1]) == (found.number, found.is_whole, back)
+        assert [each.path for each in again[0].differences] == [each.path for each in found.differences]
+
+
+moves = st.lists(st.tuples(st.just("Move"), st.sampled_from("xy"), st.integers(-1, 1)), max_size=8)
+
+
+@given(moves, moves)
+def test_the_first_moment_at_which_sums_differ(a: list[Happening], b: list[Happening]) -> None:
+    """By seq it is the first n for which the sums of n effects differ, where a run that has ended stays as it is."""
+
+    def sums(run: list[Happening]) -> list[dict[str, int]]:
+        adding = accumulate(run, lambda of, each: {**of, each[1]: of[each[1]] + each[2]}, initial={"x": 0, "y": 0})
+        found = list(adding)
+        return found + [found[-1]] * (max(len(a), len(b)) + 1 - len(found))
+
+    wanted = next((n for n, (one, other) in enumerate(zip(sums(a), sums(b), strict=True)) if one != other), None)
+    found, _ = first_moment(log(a, "one"), log(b, "two"), SEQ)
+    assert (found.number if found.differences else None) == wanted
+
+
+def test_what_differs_only_within_a_turn_is_no_first_moment() -> None:
+    """Runs are alike at the end of a turn in which they took different ways; they differ at the end of the next."""
+    turn = [("TurnStarted", "e", 2), ("Move", "x", 1)]
+    a = log([("TurnStarted", "e", 1), ("Move", "x", 1), ("Move", "x", 2), *turn], "one")
+    b = log([("TurnStarted", "e", 1), ("Move", "x", 2), ("Move", "x", 1), *turn, ("Move", "y", 3)], "two")
+    assert told(align(a, b)) == (1, 3, 3, ["$.payload.value"])
+    found, seqs = first_moment(a, b)
+    assert (found.number, seqs, [each.path for each in found.differences]) == (2, [6, 7], ["$.y"])
+
+
+def test_a_search_for_the_first_moment_has_a_bound() -> None:
+    """After so many effects it is given up, and says up to where it looked; it may also look at one section alone."""
+    a = log([("TurnStarted", "e", n) for n in range(1, 20)], "one")
+    found, _ = first_moment(a, a, most=11)  # two genesis effects, and four turns of each run
+    assert (found.number, found.is_whole, found.read) == (4, False, 11)
+    found, _ = first_moment(a, a, one=True)
+    assert (found.number, found.is_whole, found.read) == (None, True, 2)
+    found, _ = first_moment(a, a)
+    assert (found.number, found.is_whole, found.differences) == (19, True, [])
+
+
+def test_sections_go_on_after_a_divergence() -> None:
+    """A run that has one effect less goes on with the same number of a step as the other."""
+    a, b = log([("Move", "x", 1)], "one"), log([("Move", "x", 1), ("Move", "x", 2)], "two")
+    found = align(a, b, STEP).divergence
+    assert found is not None
+    one, other = found.sections(STEP, None)
+    row = effect(4, "Move", "x", {}, run="one")
+    assert (found.number, one.of(row), other.of(row)) == (2, 2, 3)
+
+
+paths = st.lists(st.lists(st.sampled_from(["a", "b", "*", "0"]), min_size=1, max_size=3).map(tuple), max_size=3)
+values = st.recursive(
+    st.integers(0, 1),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=8,
+)
+
+
+@given(values, values, paths)
+def test_ignored_paths_are_left_out_wherever_values_differ(a: Any, b: Any, ignored: list[tuple[str, ...]]) -> None:
+    """Differences are those of the values without what is ignored."""
+    found, without = differences(a, b, ignored), Ignored(ignored).without
+    cut = differences(without(a), without(b))
+    assert [each.document() for each in found] == [each.document() for each in cut]

@@ -141,15 +141,32 @@ class Differing(Shape):
     more: int
 
 
+class FirstDifference(Differing):
+    """The first unit at whose end states, or views, differ."""
+
+    unit: str
+    number: float | None = Field(description="Null for what lies before the first unit.")
+
+
+class GivenUp(Shape):
+    """Where the search for the first difference was given up; up to there is none."""
+
+    unit: str
+    number: float | None
+    effects: int = Field(ge=1, description="How many effects of both runs were folded for it.")
+
+
 class ComparedStates(Shape):
-    """Differences of the states at the divergence, and at the heads."""
+    """Differences of the states at the divergence, where they first differ at the end of a unit, and at the heads."""
 
     divergence: Differing | None
+    first: FirstDifference | None
+    stopped: GivenUp | None = Field(description="Set if so many effects were folded that the search was given up.")
     head: Differing
 
 
 class ComparedViews(ComparedStates):
-    """Differences of an agent's views at the divergence, and at the heads."""
+    """The same differences of an agent's views."""
 
     agent_id: str
 

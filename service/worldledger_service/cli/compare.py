@@ -190,15 +190,11 @@ def _two(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
     else:
         yield [("part ", "yellow"), (f"{_place(divergence)}, after {equal}", "")]
         yield from _parted(divergence)
-    for place, title in (("divergence", "states there"), ("head", "states in the end")):
-        states = (found["states"] or {}).get(place)
-        if states is not None and divergence is not None:
-            yield from _differing(title, states)
-    views = found["views"]
+    states, views = found["states"], found["views"]
+    if divergence is not None or states["first"] is not None or states["stopped"] is not None:
+        yield from _looked("states", states)
     if views is not None:
-        for place, title in (("divergence", "there"), ("head", "in the end")):
-            if views[place] is not None:
-                yield from _differing(f"what {plain(views['agent_id'])} saw {title}", views[place])
+        yield from _looked(f"what {plain(views['agent_id'])} saw", views)
     yield from _after(found["after"])
     yield from _measured(found, divergence)
     outcomes = [world["outcome"] or {} for world in found["worlds"]]
@@ -248,6 +244,19 @@ def _value(field: Mapping[str, Any], name: str) -> str:
 def _more(count: int, indent: int = 2) -> Iterator[list[Piece]]:
     if count > 0:
         yield [(" " * indent + f"… and {count} more", "dim")]
+
+
+def _looked(what: str, found: Mapping[str, Any]) -> Iterator[list[Piece]]:
+    """Return the differences of states or views: where the runs part, where they first differ, and in the end."""
+    there, first, stopped = found["divergence"], found["first"], found["stopped"]
+    if there is not None:
+        yield from _differing(f"{what} there", there)
+    if first is not None and (there is None or there["differences"] != first["differences"]):
+        yield from _differing(f"{what} {_place(first)}, where they first differ", first)
+    if stopped is not None:
+        until = "" if stopped["number"] is None else f" up to {stopped['unit']} {stopped['number']:g}"
+        yield from _titled(f"{what} first", iter([[(f"  alike{until}: no more was looked at", "yellow")]]))
+    yield from _differing(f"{what} in the end", found["head"])
 
 
 def _differing(title: str, found: Mapping[str, Any]) -> Iterator[list[Piece]]:

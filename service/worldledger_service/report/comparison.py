@@ -75,14 +75,9 @@ def _two(found: Mapping[str, Any]) -> Iterator[Section]:
         blocks += _fields("divergence", f"The first divergence, {_place(divergence)}", divergence["fields"])
     else:
         blocks.append(Note("No effect differs."))
-    views = found["views"] or {}
-    for place, words in (("divergence", "there"), ("head", "in the end")):
-        states, seen = (found["states"] or {}).get(place), views.get(place)
-        if states is not None:
-            blocks += _fields(f"states-{place}", f"States {words}", states["differences"], states["more"])
-        if seen is not None:
-            caption = f"What {views['agent_id']} saw {words}"
-            blocks += _fields(f"views-{place}", caption, seen["differences"], seen["more"])
+    blocks += _looked("states", "States", found["states"])
+    if found["views"] is not None:
+        blocks += _looked("views", f"What {found['views']['agent_id']} saw", found["views"])
     yield Section("divergence", "Where they part", blocks)
     after = found["after"]
     if after is not None:
@@ -96,6 +91,20 @@ def _two(found: Mapping[str, Any]) -> Iterator[Section]:
             if after[what][name]
         ]
         yield Section("after", "What came of it", told)
+
+
+def _looked(name: str, what: str, found: Mapping[str, Any]) -> Iterator[Block]:
+    """Return the differences of states or views: where the runs part, where they first differ, and in the end."""
+    there, first, stopped = found["divergence"], found["first"], found["stopped"]
+    if there is not None:
+        yield from _fields(f"{name}-divergence", f"{what} there", there["differences"], there["more"])
+    if first is not None and (there is None or there["differences"] != first["differences"]):
+        caption = f"{what} {_place(first)}, where they first differ"
+        yield from _fields(f"{name}-first", caption, first["differences"], first["more"])
+    if stopped is not None:
+        until = "" if stopped["number"] is None else f" up to {stopped['unit']} {stopped['number']:g}"
+        yield Note(f"{what}: alike{until}; no more was looked at.")
+    yield from _fields(f"{name}-head", f"{what} in the end", found["head"]["differences"], found["head"]["more"])
 
 
 def _effects(each: Mapping[str, Any]) -> str:

@@ -6,53 +6,64 @@ grow with them; states are folded only where effects differ, for equal effects m
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import orjson
 
 from worldledger.comparing import (
     MOST_WORLDS,
+    OF_EFFECTS,
     OWN_OF_STATES,
     Aligner,
     Difference,
     Divergence,
+    FirstMoment,
+    Ignored,
     Likeness,
     Path,
+    Run,
+    Sections,
     differences,
     genesis_differences,
     left_out_of,
     parse_path,
+    state_differences,
     unit_of,
 )
-from worldledger.errors import NotComparableError, UnknownAgentError
+from worldledger.errors import NotComparableError, PolicyFailedError, UnknownAgentError
+from worldledger.folding import Fold
+from worldledger.genesis import GENESIS_SEQ
 from worldledger.kinds import installed
 from worldledger.moments import AUTO
 from worldledger.near import near
+from worldledger.views import Views
 from worldledger_service.runtime.courses import Course, course_of, grouped, groups_of, series
-from worldledger_service.runtime.histories import History, Shared, history_of, shared_past
-from worldledger_service.runtime.origins import Origins
+from worldledger_service.runtime.histories import History, Logs, Shared, after, history_of, shared_past
+from worldledger_service.runtime.replays import Replay, policys_errors
 from worldledger_service.store.prefetch import prefetch
 
 if TYPE_CHECKING:
     from worldledger.chain import StoredRow
+    from worldledger.effects import Effect
     from worldledger.measures import Measures
     from worldledger.moments import Unit
     from worldledger.observation import View
     from worldledger.rulesets import Ruleset
-    from worldledger.world import WorldState
+    from worldledger.rulesets.base import Touched
     from worldledger_service.store import Store, WorldRecord
-    from worldledger_service.store.states import StateAt
+
+T = TypeVar("T")
 
 #: Most differences of states and views, and most names, that are listed.
 MOST_LISTED: Final = 100
 #: Most effects of a shared past whose measures are told, too.
 MOST_REPEATED: Final = 10_000
-#: Rows that are compared on the event loop; more goes to a thread.
+#: Most effects of both runs that are folded to find the first moment at which states, or views, differ.
+MOST_SEARCHED: Final = 20_000
+#: Rows, and entities of a state, that are compared on the event loop; more goes to a thread.
 _AT_ONCE: Final = 200
 #: Members of an entity in the state's metadata that are told: names only.
 _AGENTS: Final = "agents"
@@ -71,13 +82,17 @@ class Wanted(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """The checked options: the ruleset of all runs, its measures, the unit of alignment, and all paths to ignore."""
+    """The checked options: the ruleset of all runs, its measures, the unit of alignment, and all paths to ignore.
+
+    ``overlooks``: the caller ignores something of effects, so effects that count as equal may make different states.
+    """
 
     ruleset: Ruleset
     measures: Measures | None
     by: str
     unit: Unit | None
     ignored: Sequence[Path]
+    overlooks: bool
 
 
 async def compare(
@@ -90,19 +105,24 @@ async def compare(
     """
     wanted = wanted or Wanted()
     asked = await _checked(store, records, wanted)
+    logs = Logs(store)
+    histories = [await history_of(store, record) for record in records]
     total, done = sum(record.head_seq for record in records) * (len(records) - 1), 0
     pairs = []
-    for a, b in combinations(records, 2):
+    for a, b in combinations(histories, 2):
         tell = None if progress is None else partial(_tell, progress, done, total)
-        pairs.append(await _pair(store, a, b, asked, tell))
-        done += a.head_seq + b.head_seq
+        pairs.append(await _pair(store, logs, a, b, asked, tell))
+        done += a[-1].record.head_seq + b[-1].record.head_seq
     courses: list[Course] = []
     if asked.measures is not None and asked.ruleset.units:
         first = next(iter(asked.ruleset.units.values()))
-        whole = [await history_of(store, record) for record in records]
         if len(records) == 2 and pairs[0].shared.equal > MOST_REPEATED:  # what follows is what is asked for
-            whole = [pairs[0].shared.a, pairs[0].shared.b]
-        courses = [await course_of(store, history, asked.measures, first) for history in whole]
+            histories = [pairs[0].shared.a, pairs[0].shared.b]
+        places = pairs[0].places if len(records) == 2 else None
+        courses = [
+            await course_of(store, logs, history, asked.measures, first, place)
+            for history, place in zip(histories, places or (None,) * len(histories), strict=True)
+        ]
     found: dict[str, Any] = {
         "worlds": [_world(record, courses[n] if courses else None) for n, record in enumerate(records)],
         "by": asked.by,
@@ -121,7 +141,7 @@ async def compare(
         groups = groups_of(records, courses, wanted.group)
         found["groups"] = {"by": wanted.group, "of": groups, "series": grouped(found["series"], groups)}
     if len(records) == 2:
-        found |= await _details(store, records, pairs[0], asked, wanted.view, courses)
+        found |= await _details(store, logs, pairs[0], asked, wanted.view, courses)
     return found
 
 
@@ -144,8 +164,9 @@ async def _checked(store: Store, records: Sequence[WorldRecord], wanted: Wanted)
         raise NotComparableError(f"only worlds of one kind can be compared: {said}", rulesets=sorted(rulesets))
     ruleset = (await store.states.rules(records[0].world_id)).ruleset
     by, unit = unit_of(wanted.by, ruleset.units, ruleset.name)
-    ignored = dict.fromkeys((*left_out_of(ruleset.name), *map(parse_path, wanted.ignore)))
-    return _Asked(ruleset, measures_of(ruleset.name), by, unit, [*ignored])
+    kinds, own = left_out_of(ruleset.name), [*map(parse_path, wanted.ignore)]
+    overlooks = any(path[0] in OF_EFFECTS and path not in kinds for path in own)
+    return _Asked(ruleset, measures_of(ruleset.name), by, unit, [*dict.fromkeys((*kinds, *own))], overlooks)
 
 
 def measures_of(ruleset: str) -> Measures | None:
@@ -182,6 +203,25 @@ class Pair(NamedTuple):
     def is_equal(self) -> bool:
         """Return whether nothing differs at all."""
         return not (self.settings or self.aligned.beginnings or self.aligned.divergence)
+
+    @property
+    def places(self) -> list[tuple[str, int]] | None:
+        """Return the world and the seq of either run after which their states are compared; None if they do not part.
+
+        Where nothing of a log has been passed it is the end of the shared past, or the genesis.
+        """
+        divergence, past = self.aligned.divergence, self.shared.past
+        if divergence is None:
+            return None
+        found = []
+        for row, record in ((divergence.a_at, self.a), (divergence.b_at, self.b)):
+            if row is not None:
+                found.append((_world_of(row[1]), row[0]))
+            elif past:
+                found.append((past[-1].record.world_id, past[-1].record.head_seq))
+            else:
+                found.append((record.world_id, 1))
+        return found
 
     def document(self, by: str) -> dict[str, Any]:
         """Return the pair as it is written to JSON."""
@@ -228,123 +268,101 @@ def _world_of(text: bytes) -> str:
 
 
 async def _pair(
-    store: Store, a: WorldRecord, b: WorldRecord, asked: _Asked, tell: Callable[[int], None] | None
+    store: Store, logs: Logs, a: History, b: History, asked: _Asked, tell: Callable[[int], None] | None
 ) -> Pair:
-    one, other = [await store.reader.effect(record.world_id, 1) for record in (a, b)]
-    settings = genesis_differences(one.text, other.text, asked.ignored)
+    one, other = a[-1].record, b[-1].record
+    settings = genesis_differences(await logs.genesis(one), await logs.genesis(other), asked.ignored)
     # Where a clock sets sim_time, it is no part of what happened.
-    with_sim_time = "wall" not in {a.time_authority, b.time_authority}
+    with_sim_time = "wall" not in {one.time_authority, other.time_authority}
     likeness = Likeness(with_sim_time=with_sim_time, ignored=asked.ignored)
-    shared = await shared_past(store, await history_of(store, a), await history_of(store, b), asked.by, asked.unit)
+    shared = await shared_past(store, logs, a, b, asked.by, asked.unit)
     aligner = Aligner(likeness, asked.by, asked.unit, since=shared.section)
-    await _align(store, aligner, shared.a, shared.b, tell)
-    return Pair(a, b, settings, shared, aligner)
+    await _feed(store, aligner, logs.rows(shared.a), logs.rows(shared.b), tell)
+    return Pair(one, other, settings, shared, aligner)
 
 
-async def _align(store: Store, aligner: Aligner, a: History, b: History, tell: Callable[[int], None] | None) -> None:
-    """Feed an aligner both histories, a batch of either at a time, until it is done."""
+async def _feed(
+    store: Store,
+    search: Aligner | FirstMoment,
+    a: AsyncIterator[Sequence[Any]],
+    b: AsyncIterator[Sequence[Any]],
+    tell: Callable[[int], None] | None = None,
+) -> None:
+    """Feed both logs to a search, a batch of either at a time, until it is done."""
     read = 0
-    async with prefetch(_rows(store, a)) as ones, prefetch(_rows(store, b)) as others:
-        while not aligner.is_done:
+    async with prefetch(a) as ones, prefetch(b) as others:
+        while not search.is_done:
             fed: list[Sequence[Any] | None] = [
                 await anext(batches, None) if is_hungry else ()
-                for batches, is_hungry in zip((ones, others), aligner.hungry, strict=True)
+                for batches, is_hungry in zip((ones, others), search.hungry, strict=True)
             ]
             rows = [batch or () for batch in fed]
             over = [batch is None for batch in fed]
-            work = partial(aligner.feed, *rows, a_over=over[0], b_over=over[1])
-            if sum(map(len, rows)) <= _AT_ONCE:
-                work()
-            else:
-                await store.aside.run(work)
-            read += sum(map(len, rows))
+            count = sum(map(len, rows))
+            await _beside(store, count, partial(search.feed, *rows, a_over=over[0], b_over=over[1]))
+            read += count
             if tell is not None:
                 tell(read)
 
 
-async def _rows(store: Store, history: History) -> AsyncGenerator[list[Any], None]:
-    for stretch in history:
-        async with aclosing(stretch.records(store)) as batches:
-            async for batch in batches:
-                yield batch
+async def _beside(store: Store, size: int, work: Callable[[], T]) -> T:
+    """Do work at once if it is little, and in a thread if it is more."""
+    return work() if size <= _AT_ONCE else await store.aside.run(work)
 
 
 class At(NamedTuple):
-    """A world's state at a seq."""
+    """Where a run stands at a seq of one of its worlds."""
 
     world_id: str
     global_seq: int
-    state: WorldState
+    fold: Fold
 
 
-async def _at(store: Store, world_id: str, seq: int) -> At:
-    return At(world_id, seq, (await store.states.fold_at(world_id, seq)).state)
+async def _at(store: Store, place: tuple[str, int], fold: Fold | None = None) -> At:
+    return At(*place, fold or await store.states.fold_at(*place))
 
 
 # -- what came of it -----------------------------------------------------------------------------------------
 
 
 async def _details(
-    store: Store,
-    records: Sequence[WorldRecord],
-    pair: Pair,
-    asked: _Asked,
-    agent: str | None,
-    courses: Sequence[Course],
+    store: Store, logs: Logs, pair: Pair, asked: _Asked, agent: str | None, courses: Sequence[Course]
 ) -> dict[str, Any]:
     """Return the differences after the divergence: counts, names, states, and the views of an agent if one is named."""
-    if pair.is_equal and agent is None:
-        return {"states": {"divergence": None, "head": listed([])}}
-    ignored = [*OWN_OF_STATES, *asked.ignored]
-    if courses:  # which end at the heads
-        heads = [
-            At(record.world_id, record.head_seq, course.state) for record, course in zip(records, courses, strict=True)
-        ]
-    else:
-        heads = [await _at(store, record.world_id, record.head_seq) for record in records]
+    if pair.is_equal and agent is None and not asked.overlooks:
+        return {"states": {"divergence": None, "first": None, "stopped": None, "head": listed([])}}
     found: dict[str, Any] = {"after": None, "views": None}
-    there: list[At] | None = None
-    divergence = pair.aligned.divergence
-    if divergence is not None:
-        shared = pair.shared
-        places = [
-            _place(row, record, shared.past) for row, record in ((divergence.a_at, pair.a), (divergence.b_at, pair.b))
+    heads = [  # where courses end
+        await _at(store, (record.world_id, record.head_seq), None if course is None else course.fold)
+        for record, course in zip((pair.a, pair.b), courses or (None, None), strict=True)
+    ]
+    there: Sequence[At] | None = None
+    divergence, places, shared = pair.aligned.divergence, pair.places, pair.shared
+    if divergence is not None and places is not None:
+        there = [
+            await _at(store, place, None if course is None else course.there)
+            for place, course in zip(places, courses or (None, None), strict=True)
         ]
-        there = [await _at(store, *place) for place in places]
         counts = [
-            await _since(store, history, place, has_one=row is not None)
-            for history, place, row in zip((shared.a, shared.b), places, (divergence.a, divergence.b), strict=True)
+            await logs.counts(after(history, world_id, seq - (row is not None)))
+            for history, (world_id, seq), row in zip(
+                (shared.a, shared.b), places, (divergence.a, divergence.b), strict=True
+            )
         ]
         found["after"] = {
             "effects": {kind: [each[kind] for each in counts] for kind in sorted({*counts[0], *counts[1]})},
-            "entities": _only(*(head.state.entities for head in heads)),
-            "agents": _only(*(head.state.metadata.get(_AGENTS, {}) for head in heads)),
+            "entities": _only(*(head.fold.state.entities for head in heads)),
+            "agents": _only(*(head.fold.state.metadata.get(_AGENTS, {}) for head in heads)),
         }
-    found["states"] = {
-        "divergence": None if there is None else _states(there, ignored),
-        "head": _states(heads, ignored),
-    }
+    looking = _Looking(store, logs, pair, asked, there, heads)
     if agent is not None:
-        found["views"] = await _views(store, agent, there, heads, asked.ignored)
+        if not any(agent in head.fold.state.metadata[_AGENTS] for head in heads):
+            head = heads[0]
+            known: Mapping[str, Any] = head.fold.state.metadata[_AGENTS]
+            raise UnknownAgentError(agent, head.world_id, at_seq=head.global_seq, near=near(agent, known))
+        found["views"] = {"agent_id": agent, **await looking.views(agent)}
+    found["states"] = await looking.states()
     return found
-
-
-def _place(row: StoredRow | None, record: WorldRecord, past: History) -> tuple[str, int]:
-    """Return the world and the seq of a row; where there is none, the end of the shared past, or the genesis."""
-    if row is not None:
-        return _world_of(row[1]), row[0]
-    return (past[-1].record.world_id, past[-1].record.head_seq) if past else (record.world_id, 1)
-
-
-async def _since(store: Store, history: History, place: tuple[str, int], *, has_one: bool) -> Counter[str]:
-    """Return how many effects of each kind a history has from a place on; with it if it is an effect of the run's."""
-    worlds = [stretch.record.world_id for stretch in history]
-    at = worlds.index(place[0]) if place[0] in worlds else 0
-    counts: Counter[str] = Counter()
-    for number, stretch in enumerate(history[at:]):
-        since = None if number or place[0] not in worlds else place[1] - has_one
-        counts += await stretch.counts(store, since)
-    return counts
 
 
 def _only(a: Iterable[str], b: Iterable[str]) -> dict[str, Any]:
@@ -358,12 +376,6 @@ def _only(a: Iterable[str], b: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _states(states: Sequence[At], ignored: Iterable[Path]) -> dict[str, Any]:
-    a, b = states
-    found = differences(a.state.to_value(), b.state.to_value(), ignored)
-    return {"a_seq": a.global_seq, "b_seq": b.global_seq, **listed(found)}
-
-
 def listed(found: Sequence[Difference]) -> dict[str, Any]:
     """Return differences as written to JSON: whether there are none, the first MOST_LISTED, and how many more."""
     return {
@@ -373,38 +385,171 @@ def listed(found: Sequence[Difference]) -> dict[str, Any]:
     }
 
 
-# -- views ---------------------------------------------------------------------------------------------------
+# -- states and views, where the runs part and where they first differ -----------------------------------------
 
 
-async def view_at(store: Store, found: At | StateAt, agent: str) -> View | None:
-    """Return the view that an agent had at a state's seq; None if it was not registered by then."""
-    known = found.state.metadata["agents"].get(agent)
-    if known is None:
-        return None
-    origins = Origins(store, found.world_id)
-    return await origins.view(agent, found.global_seq, registered_seq=known["registered_seq"])
+class _Looked(Run, Protocol):
+    """A run that is folded on, and what is looked at of it."""
+
+    def differences(self, other: Any, ignored: Ignored, touched: Collection[str] | None = None) -> list[Difference]:
+        """Return where it differs from another run, if only this may have changed since they were alike."""
+        ...
 
 
-async def _views(
-    store: Store, agent: str, there: Sequence[At] | None, heads: Sequence[At], ignored: Iterable[Path]
-) -> dict[str, Any]:
-    if not any(agent in head.state.metadata["agents"] for head in heads):
-        head = heads[0]
-        known: Mapping[str, Any] = head.state.metadata["agents"]
-        raise UnknownAgentError(agent, head.world_id, at_seq=head.global_seq, near=near(agent, known))
-    return {
-        "agent_id": agent,
-        "divergence": None if there is None else await _seen(store, agent, there, ignored),
-        "head": await _seen(store, agent, heads, ignored),
-    }
+class _StateRun:
+    """A run, whose states are looked at."""
+
+    def __init__(self, fold: Fold) -> None:
+        self.fold = fold
+
+    def apply(self, effect: Effect) -> Touched:
+        """Fold the next effect, or the genesis of a fork."""
+        if _is_forks(effect, self.fold.seq):
+            self.fold = _fork(self.fold, effect)
+        return self.fold.apply(effect)
+
+    def differences(
+        self, other: _StateRun, ignored: Ignored, touched: Collection[str] | None = None
+    ) -> list[Difference]:
+        """Return where the states differ, among the entities that were touched (None: anywhere)."""
+        return state_differences(self.fold.state, other.fold.state, ignored, touched)
 
 
-async def _seen(store: Store, agent: str, states: Sequence[At], ignored: Iterable[Path]) -> dict[str, Any]:
-    views = [await view_at(store, state, agent) for state in states]
-    a, b = [None if view is None else visible(view) for view in views]
-    return {"a_seq": states[0].global_seq, "b_seq": states[1].global_seq, **listed(differences(a, b, ignored))}
+class _ViewRun:
+    """A run, of which is looked at what an agent sees."""
+
+    def __init__(self, views: Views, agent: str) -> None:
+        self._views = views
+        self._agent = agent
+
+    @classmethod
+    async def begin(cls, store: Store, agent: str, at: At) -> _ViewRun:
+        """Begin where a run stands. Raises as `Replay.begin`."""
+        fold = at.fold.copy()
+        if agent not in fold.state.metadata[_AGENTS]:
+            return cls(Views(fold), agent)
+        return cls((await Replay.begin(store, at.world_id, agent, at.global_seq, fold=fold)).views, agent)
+
+    def apply(self, effect: Effect) -> Touched:
+        """Fold the next effect, or the genesis of a fork. Raises PolicyFailedError."""
+        agent, older = self._agent, self._views
+        if _is_forks(effect, older.seq):
+            self._views = Views(_fork(older.fold, effect))
+            self._views.apply(effect, digests=False)
+            if agent in older.attached:
+                self._views.inherit(agent, older)
+            return None
+        is_changed = any(delta["patches"] for _, delta, _ in older.apply(effect, digests=False))
+        failed = older.failed.get(agent)
+        if failed is not None:
+            raise PolicyFailedError(agent, failed) from failed
+        if agent not in older.attached and agent in older.fold.state.metadata[_AGENTS]:
+            with policys_errors(agent):
+                older.attach(agent)
+            is_changed = True
+        return None if is_changed else ()
+
+    def seen(self) -> dict[str, Any] | None:
+        """Return what the agent sees; None if it is not registered."""
+        return visible(self._views.view(self._agent)) if self._agent in self._views.attached else None
+
+    def differences(
+        self, other: _ViewRun, ignored: Ignored, touched: Collection[str] | None = None
+    ) -> list[Difference]:
+        """Return where the views differ, if either has changed (None)."""
+        return [] if touched is not None else differences(self.seen(), other.seen(), ignored)
+
+
+def _is_forks(effect: Effect, seq: int) -> bool:
+    """Return whether an effect, after others of a line of worlds, is the genesis of a fork."""
+    return effect["global_seq"] == GENESIS_SEQ and seq > 0
+
+
+def _fork(fold: Fold, genesis: Effect) -> Fold:
+    """Return the fold of a fork, which goes on from its parent's."""
+    return Fold(genesis["world_id"], fold.ruleset, fold.state)
 
 
 def visible(view: View) -> dict[str, Any]:
     """Return the parts of a view that are compared."""
     return {"visible_entities": view.visible_entities, "visible_relationships": view.visible_relationships}
+
+
+#: Begins to look at a run where it stands.
+_Begin: TypeAlias = Callable[[At], Awaitable[_Looked]]
+
+
+class _Looking:
+    """Looks at two runs: where they part, where what is looked at first differs, and in the end.
+
+    ``there`` is where they part (None: nowhere). Looking for the first difference takes its folds on.
+    """
+
+    def __init__(
+        self, store: Store, logs: Logs, pair: Pair, asked: _Asked, there: Sequence[At] | None, heads: Sequence[At]
+    ) -> None:
+        self._store = store
+        self._logs = logs
+        self._pair = pair
+        self._asked = asked
+        self._there = there
+        self._heads = heads
+        self._ignored = Ignored((*OWN_OF_STATES, *asked.ignored))
+
+    async def states(self) -> dict[str, Any]:
+        """Return the differences of states."""
+
+        async def begin(at: At) -> _StateRun:
+            return _StateRun(at.fold)
+
+        return await self._compared(begin, whole=self._asked.overlooks)
+
+    async def views(self, agent: str) -> dict[str, Any]:
+        """Return the differences of an agent's views, which may differ by the policy alone: by its noise, say."""
+        one, other = (head.fold.state.metadata[_AGENTS].get(agent, {}).get("policy") for head in self._heads)
+        whole = self._asked.overlooks or one != other
+        return await self._compared(partial(_ViewRun.begin, self._store, agent), whole=whole)
+
+    async def _compared(self, begin: _Begin, *, whole: bool) -> dict[str, Any]:
+        """Look everywhere; where effects are equal only if the ``whole`` runs may differ all the same."""
+        found = {"divergence": None, "first": None, "stopped": None, "head": await self._looked(self._heads, begin)}
+        if self._there is not None:
+            found["divergence"] = await self._looked(self._there, begin)
+        asked, shared, divergence = self._asked, self._pair.shared, self._pair.aligned.divergence
+        if whole or self._pair.settings or self._pair.aligned.beginnings:
+            start = [
+                await _at(self._store, (each[0].record.world_id, each[0].after_seq)) for each in (shared.a, shared.b)
+            ]
+            found |= await self._first(start, begin, shared.sections(asked.by, asked.unit), one=not whole)
+        if not (whole or found["first"] or found["stopped"] or self._there is None or divergence is None):
+            found |= await self._first(self._there, begin, divergence.sections(asked.by, asked.unit))
+        return found
+
+    async def _looked(self, places: Sequence[At], begin: _Begin) -> dict[str, Any]:
+        """Return where the runs differ at some place."""
+        one, other = [await begin(at) for at in places]
+        size = sum(len(at.fold.state.entities) for at in places)
+        found = await _beside(self._store, size, partial(one.differences, other, self._ignored))
+        return _differing([at.global_seq for at in places], found)
+
+    async def _first(
+        self, start: Sequence[At], begin: _Begin, sections: tuple[Sections, Sections], *, one: bool = False
+    ) -> dict[str, Any]:
+        """Return the first difference from a place on, or where the search for it was stopped."""
+        a, b = [await begin(at) for at in start]
+        search = FirstMoment((a, b), partial(a.differences, b, self._ignored), sections, most=MOST_SEARCHED, one=one)
+        shared = self._pair.shared
+        ones, others = (
+            self._logs.rows(after(each, *at[:2])) for each, at in zip((shared.a, shared.b), start, strict=True)
+        )
+        await _feed(self._store, search, ones, others)
+        if search.differences:
+            seqs = [at.global_seq if row is None else row[0] for row, at in zip(search.seen, start, strict=True)]
+            return {"first": {"unit": self._asked.by, "number": search.number, **_differing(seqs, search.differences)}}
+        if search.is_whole:
+            return {}
+        return {"stopped": {"unit": self._asked.by, "number": search.number, "effects": search.read}}
+
+
+def _differing(seqs: Sequence[int], found: Sequence[Difference]) -> dict[str, Any]:
+    return {"a_seq": seqs[0], "b_seq": seqs[1], **listed(found)}

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from worldledger.comparing import number_of
+from worldledger.comparing import number_in
 from worldledger.errors import NotComparableError
 from worldledger.folding import Fold
 from worldledger.moments import Unit
 from worldledger_service.store.prefetch import prefetch
 
 if TYPE_CHECKING:
-    from worldledger.chain import StoredEffect
     from worldledger.effects import Effect
     from worldledger.measures import Measures
-    from worldledger.world import WorldState
-    from worldledger_service.runtime.histories import History
+    from worldledger_service.runtime.histories import History, Logs
     from worldledger_service.store import Store, WorldRecord
 
 #: Most points of a series; of a longer run every second, fourth … unit is kept.
@@ -33,10 +31,15 @@ _COLUMNS: Final = ("numbers", "n", "mean", "q1", "median", "q3")
 
 
 class Course:
-    """One run, folded from its first effect: ``points`` has the measures by the number of the unit."""
+    """One run, folded from its first effect: ``points`` has the measures by the number of the unit.
 
-    def __init__(self, measures: Measures, unit: Unit) -> None:
+    ``there`` is a fold at a place that is asked for, a world's seq.
+    """
+
+    def __init__(self, measures: Measures, unit: Unit, place: tuple[str, int] | None = None) -> None:
         self.points: dict[int, Mapping[str, float]] = {}
+        self.there: Fold | None = None
+        self._place = place
         self._fold: Fold | None = None
         self._measures = measures
         self._unit = unit
@@ -44,10 +47,10 @@ class Course:
         self._every = 1
 
     @property
-    def state(self) -> WorldState:
-        """Return the state after the last effect that was read."""
-        assert self._fold is not None  # noqa: S101 - it has been folded
-        return self._fold.state
+    def fold(self) -> Fold:
+        """Return the fold after the last effect that was read."""
+        assert self._fold is not None  # noqa: S101 - it has begun
+        return self._fold
 
     def begin(self, fold: Fold) -> None:
         """Go on with another fold: of the first world of a line, or of a fork with the state that its parent had."""
@@ -56,30 +59,32 @@ class Course:
     @property
     def outcome(self) -> dict[str, Any]:
         """Return the outcome of the run, as its last state has it."""
-        return dict(self._measures.outcome(self.state))
+        return dict(self._measures.outcome(self.fold.state))
 
     @property
     def labels(self) -> dict[str, Any]:
         """Return the labels by which the run can be grouped."""
-        return dict(self._measures.labels(self.state))
+        return dict(self._measures.labels(self.fold.state))
 
-    def feed(self, rows: Sequence[StoredEffect]) -> None:
-        """Fold the rows that follow; raises as `Fold.feed`."""
-        assert self._fold is not None  # noqa: S101 - it has begun
+    def feed(self, rows: Sequence[Any]) -> None:
+        """Fold the rows that follow, of one world; raises as `Fold.feed`."""
+        fold = self.fold
+        wanted = self._place[1] if self._place is not None and self._place[0] == fold.world_id else None
         start = 0
         for place, row in enumerate(rows):
-            if row.kind not in self._unit.kinds:
-                continue
-            number = number_of(self._unit, row.text)
-            if number is None:
-                continue
-            found = int(number)
-            self._fold.feed(rows[start:place])
-            start = place
-            if self._began is None or self._began[0] != found:
-                self._note()
-                self._began = found, orjson.loads(row.text)
-        self._fold.feed(rows[start:])
+            if row[3] in self._unit.kinds:
+                effect = orjson.loads(row[1])
+                number = number_in(self._unit, effect["payload"])
+                if number is not None and (self._began is None or self._began[0] != int(number)):
+                    fold.feed(rows[start:place])
+                    start = place
+                    self._note()
+                    self._began = int(number), effect
+            if row[0] == wanted:
+                fold.feed(rows[start : place + 1])
+                start = place + 1
+                self.there = fold.copy()
+        fold.feed(rows[start:])
 
     def end(self) -> None:
         """Note the last unit, which lasts until now."""
@@ -90,23 +95,29 @@ class Course:
             return
         number, effect = self._began
         if number % self._every == 0:
-            self.points[number] = self._measures.values(self.state, effect)
+            self.points[number] = self._measures.values(self.fold.state, effect)
         if len(self.points) > MOST_POINTS:
             self._every *= 2
             self.points = {number: values for number, values in self.points.items() if number % self._every == 0}
 
 
-async def course_of(store: Store, history: History, measures: Measures, unit: Unit) -> Course:
-    """Return the course of a run through its history. Raises as `States.fold_at`."""
-    course = Course(measures, unit)
+async def course_of(
+    store: Store,
+    logs: Logs,
+    history: History,
+    measures: Measures,
+    unit: Unit,
+    place: tuple[str, int] | None = None,
+) -> Course:
+    """Return the course of a run through its history, with a fold at a place of it. Raises as `States.fold_at`."""
+    course = Course(measures, unit, place)
     first = history[0]
-    ruleset = (await store.states.rules(first.record.world_id)).ruleset
     fold = await store.states.fold_at(first.record.world_id, first.after_seq)
     for stretch in history:
         if stretch is not first:
-            fold = Fold(stretch.record.world_id, ruleset, fold.state)
+            fold = Fold(stretch.record.world_id, fold.ruleset, fold.state)
         course.begin(fold)
-        async with prefetch(stretch.batches(store)) as batches:
+        async with prefetch(logs.rows([stretch])) as batches:
             async for batch in batches:
                 if len(batch) <= _AT_ONCE:
                     course.feed(batch)

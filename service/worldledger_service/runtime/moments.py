@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from worldledger.comparing import OWN_OF_STATES, differences, left_out_of
 from worldledger.errors import UnknownAgentError
 from worldledger.near import near
-from worldledger_service.runtime.comparing import listed, view_at, visible
+from worldledger_service.runtime.comparing import listed, visible
+from worldledger_service.runtime.origins import Origins
 
 if TYPE_CHECKING:
     from worldledger.observation import View
@@ -24,8 +25,8 @@ class Place(NamedTuple):
 
 async def seen_at(store: Store, found: StateAt, agent: str, head_seq: int) -> View:
     """Return the view that an agent had at a state's seq. Raises UnknownAgentError, which says when it registered."""
-    view = await view_at(store, found, agent)
-    if view is None:
+    known = found.state.metadata["agents"].get(agent)
+    if known is None:
         latest = (await store.states.state_at(found.world_id, head_seq)).state.metadata["agents"]
         raise UnknownAgentError(
             agent,
@@ -34,7 +35,8 @@ async def seen_at(store: Store, found: StateAt, agent: str, head_seq: int) -> Vi
             registered_seq=latest.get(agent, {}).get("registered_seq", 0),
             near=[] if agent in latest else near(agent, latest),
         )
-    return view
+    origins = Origins(store, found.world_id)
+    return await origins.view(agent, found.global_seq, registered_seq=known["registered_seq"])
 
 
 async def side_by_side(

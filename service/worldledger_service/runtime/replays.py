@@ -176,12 +176,12 @@ class Replay:
 
 def remembers(views: Views, agent_id: str) -> bool:
     """Return whether an agent's view depends on what it has seen before. Raises as `Replay.begin`."""
-    with _policys_errors(agent_id):
+    with policys_errors(agent_id):
         return not views.registered_policy(agent_id).remove_operations
 
 
 async def _attach(store: Store, views: Views, agent_id: str) -> None:
-    with _policys_errors(agent_id):
+    with policys_errors(agent_id):
         if len(views.fold.state.entities) > _AT_ONCE:
             await store.aside.run(partial(views.attach, agent_id))
         else:
@@ -189,7 +189,7 @@ async def _attach(store: Store, views: Views, agent_id: str) -> None:
 
 
 @contextmanager
-def _policys_errors(agent_id: str) -> Iterator[None]:
+def policys_errors(agent_id: str) -> Iterator[None]:
     """Raise PolicyFailedError for what a policy raises itself."""
     try:
         yield

@@ -35,6 +35,7 @@ from worldledger.genesis import (
 )
 from worldledger.intents import registration_draft
 from worldledger.lineage import OWN_NOISE, fork_point, with_own_noise
+from worldledger.protocols import Span
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.time_authority import WALL, TimeAuthority
 from worldledger_service.store import statements
@@ -195,8 +196,10 @@ async def _point(
 
 async def _problem(reader: Reader, parent: WorldRecord, seq: int) -> tuple[Finding | None, bytes]:
     """Look at the head and at the effect at a seq; return what does not hold, and the checksum there."""
-    wanted = sorted({max(seq - 1, 1), seq, parent.head_seq})
-    rows = {at: await reader.effect(parent.world_id, at) for at in wanted}
+    spans = [Span(parent.world_id, seq - 2, seq), Span(parent.world_id, parent.head_seq - 1, parent.head_seq)]
+    rows = {row.global_seq: row for found in await reader.gather(spans, limit=3) for row in found}
+    for at in {max(seq - 1, 1), seq, parent.head_seq} - rows.keys():
+        rows[at] = await reader.effect(parent.world_id, at)  # it is long, or missing
     row = rows[seq]
     before = rows[seq - 1].checksum if seq > 1 else None
     problem = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from worldledger.comparing import left_out_of
+from worldledger.comparing import OWN_OF_STATES, Ignored, left_out_of, state_differences, touched_by
 from worldledger.core_kinds import INTENT_REJECTED_KIND
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import (
@@ -27,7 +27,7 @@ from worldledger.errors import (
 )
 from worldledger.folding import Fold
 from worldledger.lineage import with_own_noise
-from worldledger.rerunning import RERUN_OF, Again, Likeness, again, fate_of, judge_intent_again
+from worldledger.rerunning import RERUN_OF, Again, again, fate_of, judge_intent_again
 from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger.views import Views
 from worldledger_service.database.engine import transaction
@@ -133,7 +133,7 @@ class Rerun:
         #: None if the fork's agents draw the noise of the parent
         self._ancestors: set[str] | None = None
         self._left_out: Counter[str] = Counter()
-        self._likeness: Likeness | None = None
+        self._ignored = Ignored((*OWN_OF_STATES, *left_out_of(world.ruleset)))
         self.report = Report(world.world_id, parent.world_id, parent.head_seq, until, world.head_seq)
 
     async def run(self, progress: Progress | None = None) -> Report:
@@ -148,9 +148,7 @@ class Rerun:
         own = await self._states.fold_at(world_id, self._world.head_seq)
         if self._asked.playing is not None:
             self._views = Views(own.copy())
-        self._likeness = Likeness(theirs.state, own.state, left_out_of(own.ruleset.name))
-        if self._likeness.path is not None:
-            report.differs_after, report.differs_at = start, self._likeness.path
+        self._look(start, theirs, own)
         self._sealer.live = LiveState(own, 0, lambda _: None)
         head = self._world.head
         group = Group(world_id, head, head)
@@ -158,7 +156,7 @@ class Rerun:
         async for batch in rows:
             for row in batch:
                 effect: Effect = orjson.loads(row.text)
-                group = await self._take(effect, theirs, group)
+                group = await self._take(effect, theirs, own, group)
                 if len(group.texts) >= _BATCH:
                     group = await self._write(group)
             if progress is not None:
@@ -196,7 +194,7 @@ class Rerun:
             what += f"on from {came_to}; make another fork"
             raise RerunConflictError(what, world_id=report.world_id)
 
-    async def _take(self, effect: Effect, theirs: Fold, group: Group) -> Group:
+    async def _take(self, effect: Effect, theirs: Fold, own: Fold, group: Group) -> Group:
         """Issue one effect again, and look whether the states are alike after it."""
         seq = effect["global_seq"]
         drafted = self._drafted(effect)
@@ -206,11 +204,16 @@ class Rerun:
         else:
             group, touched = self._issue(effect, drafted, group)
         moved = theirs.apply(effect)
-        if self._likeness is not None and self._likeness.path is None and not self._likeness.after(moved, touched):
-            self.report.differs_after, self.report.differs_at = seq, self._likeness.path
+        self._look(seq, theirs, own, touched_by(moved, touched))
         if seq % _BATCH == 0:
             await asyncio.sleep(0)
         return group
+
+    def _look(self, seq: int, theirs: Fold, own: Fold, touched: Collection[str] | None = None) -> None:
+        """Look whether the states have been alike so far, and differ now among what was touched (None: anywhere)."""
+        if self.report.differs_after is None:
+            for first in state_differences(theirs.state, own.state, self._ignored, touched)[:1]:
+                self.report.differs_after, self.report.differs_at = seq, first.path
 
     def _drafted(self, effect: Effect) -> Again | None:
         seq = effect["global_seq"]

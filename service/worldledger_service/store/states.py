@@ -22,6 +22,7 @@ from worldledger_service.store.import_snapshots import Backlogs
 from worldledger_service.store.lineage import check_parent, read_fork_point
 from worldledger_service.store.live import LiveStates
 from worldledger_service.store.moments import UnitAt, Units
+from worldledger_service.store.reader import storable
 from worldledger_service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 _HALF_A_MICROSECOND = 0.5e-6
 #: Worlds whose ruleset one process remembers.
 _REMEMBERED = 10_000
+#: States that forks begin with that one process remembers, and most bytes of one.
+_FORK_POINTS = 8
+_FORK_POINT_BYTES = 2**20
 
 
 class StateAt(NamedTuple):
@@ -76,6 +80,8 @@ class States:
         self._world = world
         self._every = settings.snapshot_every
         self._rules: Lru[str, Rules] = Lru(_REMEMBERED)
+        #: states of parents, by the checksum there and the ruleset's version: many forks may begin with one of them
+        self._fork_points: Lru[tuple[str, int], WorldState] = Lru(_FORK_POINTS)
         #: the imported worlds whose snapshots are being taken; set if that is over, or waits for something
         self._imported: dict[str, asyncio.Event] = {}
         self.backlogs = Backlogs(reader.bulk)
@@ -263,8 +269,16 @@ class States:
             return Fold(world_id, ruleset)
         reader = reader or self._reader
         await check_parent(reader, world_id, fork_of)
+        key = fork_of.checksum, ruleset.version
+        known = self._fork_points.use(key)
+        if known is not None:
+            return Fold(world_id, ruleset, known.copy_deep())
         base = await self.snapshots.before(fork_of.world_id, fork_of.global_seq, ruleset, reader)
-        return Fold(world_id, ruleset, (await advance(reader, base, fork_of.global_seq)).fold.state)
+        reached = await advance(reader, base, fork_of.global_seq)
+        state = reached.fold.state
+        if reached.size <= _FORK_POINT_BYTES:
+            self._fork_points[key] = state.copy_deep()
+        return Fold(world_id, ruleset, state)
 
     async def base_at(self, world_id: str, global_seq: int) -> Base:
         """Return an independent fold at a seq and the chain's checksum there, to continue from. Raises as `fold_at`."""
@@ -296,8 +310,11 @@ class States:
         found = self._rules.use(world_id)
         if found is not None:
             return found
-        await self._world(world_id)  # check that the world exists
-        (row,) = await self._reader.fetch(statements.WORLD_RULES, world_id)
+        rows = await self._reader.fetch(statements.WORLD_RULES, world_id) if storable(world_id) else []
+        if not rows:
+            await self._world(world_id)  # says that there is no such world
+            rows = await self._reader.fetch(statements.WORLD_RULES, world_id)
+        (row,) = rows
         asked = row["snapshot_every"] or ""
         every = int(asked) if asked.isdecimal() and 0 < len(asked) < 10 else self._every
         orchestrator = None if row["orchestrator"] is None else orjson.loads(row["orchestrator"])

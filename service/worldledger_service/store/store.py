@@ -286,7 +286,8 @@ class Store:
         """
         fork = fork or NewFork()
         parent, seq = await self.states.place_at(await self.world(world_id), moment)
-        parent = await self.world(parent.world_id)
+        if parent.world_id != world_id:
+            parent = await self.world(parent.world_id)  # whole, and not up to the fork point
         holds = not verify or await self._verify_line(parent, progress, anyway=fork.anyway)
         made = None
         while made is None:
