@@ -33,8 +33,8 @@ from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import NotComparableError
 from worldledger.folding import DIGEST_KIND
 from worldledger.genesis import FORK_OF, GENESIS_KIND, TIME_ZERO
-from worldledger.kinds import installed
 from worldledger.lineage import OWN_NOISE
+from worldledger.measures import measures_of
 from worldledger.moments import AUTO, STEP, Unit
 from worldledger.patches import diff
 from worldledger.rulesets.base import Touched
@@ -293,8 +293,7 @@ def is_left_out(row: StoredRow) -> bool:
 
 def left_out_of(ruleset: str) -> list[Path]:
     """Return the paths that equal runs of a kind need not have in common. Raises InvalidKindError."""
-    kind = installed().get(ruleset)
-    measures = None if kind is None else kind.load("measures")
+    measures = measures_of(ruleset)
     return [] if measures is None else [*map(parse_path, measures.left_out)]
 
 

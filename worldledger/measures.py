@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worldledger.effects import Effect
+from worldledger.kinds import installed
 from worldledger.world import WorldState
 
 
@@ -30,3 +31,9 @@ class Measures:
     outcome: Callable[[WorldState], Mapping[str, Any]] = _nothing
     labels: Callable[[WorldState], Mapping[str, Any]] = _nothing
     left_out: Sequence[str] = ()
+
+
+def measures_of(ruleset: str) -> Measures | None:
+    """Return the measures of a kind, None if it has none or is not installed. Raises InvalidKindError."""
+    kind = installed().get(ruleset)
+    return None if kind is None else kind.load("measures")

@@ -119,6 +119,27 @@ async def test_without_its_snapshot_it_is_folded_from_the_parent(
     assert (verdict.agreed, verdict.digests) == (True, 1)
 
 
+async def test_forks_of_one_moment_begin_with_a_state_that_is_read_once(
+    store: Store, world_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parent's state is read for the first fork that is folded, and each fold has a state of its own."""
+    await world_of_moves(store, world_id, 40, every=10)
+    forks = [(await store.fork(world_id, Moment(seq=30), NewFork(world_id=f"{world_id}-{n}")))[0] for n in range(3)]
+    read, before = [], store.states.snapshots.before
+
+    async def counted(*arguments: Any) -> Any:
+        read.append(arguments[0])
+        return await before(*arguments)
+
+    monkeypatch.setattr(store.states.snapshots, "before", counted)
+    wanted = (await store.states.state_at(world_id, 30)).text
+    for fork in forks:
+        fold = await store.states.fold_at(fork.world_id, 0)
+        assert fold.state.text() == wanted
+        fold.state.entities["a7"]["here"] = fold.state.metadata["agents"]["me"] = {}
+    assert read == [world_id, world_id]  # the first is this test's own
+
+
 async def test_forks_of_forks(store: Store, world_id: str) -> None:
     """A fork of a fork goes on from its state; its line of ancestors has each up to the next one's fork point."""
     await world_of_moves(store, world_id, 10)

@@ -36,7 +36,7 @@ from worldledger.comparing import (
 from worldledger.errors import NotComparableError, PolicyFailedError, UnknownAgentError
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_SEQ
-from worldledger.kinds import installed
+from worldledger.measures import measures_of
 from worldledger.moments import AUTO
 from worldledger.near import near
 from worldledger.views import Views
@@ -123,12 +123,13 @@ async def compare(
             await course_of(store, logs, history, asked.measures, first, place)
             for history, place in zip(histories, places or (None,) * len(histories), strict=True)
         ]
+    points = sum(len(course.points) for course in courses)
     found: dict[str, Any] = {
         "worlds": [_world(record, courses[n] if courses else None) for n, record in enumerate(records)],
         "by": asked.by,
         "ignored": ["$" + "".join(f"[{_quoted(step)}]" for step in path) for path in asked.ignored],
         "pairs": [each.document(asked.by) for each in pairs],
-        "series": series(courses),
+        "series": await _beside(store, points, partial(series, courses)),
         "series_unit": next(iter(asked.ruleset.units), None) if courses else None,
         "groups": None,
         "after": None,
@@ -139,7 +140,8 @@ async def compare(
         if not courses:
             raise NotComparableError(f"worlds of {asked.ruleset.name} have no measures to be grouped")
         groups = groups_of(records, courses, wanted.group)
-        found["groups"] = {"by": wanted.group, "of": groups, "series": grouped(found["series"], groups)}
+        by_group = await _beside(store, points, partial(grouped, found["series"], groups))
+        found["groups"] = {"by": wanted.group, "of": groups, "series": by_group}
     if len(records) == 2:
         found |= await _details(store, logs, pairs[0], asked, wanted.view, courses)
     return found
@@ -167,12 +169,6 @@ async def _checked(store: Store, records: Sequence[WorldRecord], wanted: Wanted)
     kinds, own = left_out_of(ruleset.name), [*map(parse_path, wanted.ignore)]
     overlooks = any(path[0] in OF_EFFECTS and path not in kinds for path in own)
     return _Asked(ruleset, measures_of(ruleset.name), by, unit, [*dict.fromkeys((*kinds, *own))], overlooks)
-
-
-def measures_of(ruleset: str) -> Measures | None:
-    """Return the measures of a kind, None if it has none or is not installed. Raises InvalidKindError."""
-    kind = installed().get(ruleset)
-    return None if kind is None else kind.load("measures")
 
 
 def _world(record: WorldRecord, course: Course | None) -> dict[str, Any]:
