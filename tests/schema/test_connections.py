@@ -43,6 +43,21 @@ async def test_pool_works_as_the_service(database_url: str) -> None:
             assert await connection.fetchval("select current_user") == guards.SERVICE_ROLE
 
 
+async def test_a_pool_that_is_not_cleaned(database_url: str) -> None:
+    """A connection comes back as it was left, by no statement; only an open transaction is rolled back."""
+    async with await connect_pool(database_url, max_size=1, cleaned=False) as pool:
+        queries: list[str] = []
+        async with pool.acquire() as connection:
+            await connection.execute("set application_name = 'mine'")
+            connection.add_query_logger(lambda each: queries.append(each.query))
+        assert queries == []
+        async with pool.acquire() as connection:
+            assert await connection.fetchval("show application_name") == "mine"
+            await connection.execute("begin; set local application_name = 'other'")
+        async with pool.acquire() as connection:
+            assert await connection.fetchval("show application_name") == "mine"
+
+
 async def test_one_connection(database_url: str) -> None:
     """A single connection works as the address's user, or under the role that is asked for."""
     for role in (None, guards.READER_ROLE):

@@ -55,6 +55,14 @@ class _Connection(asyncpg.Connection):
         return types, statement
 
 
+class _KeptConnection(_Connection):
+    """A connection that a pool takes back as it is: cleaning it would be a round trip for each use."""
+
+    def get_reset_query(self) -> str:
+        """Return no statement."""
+        return ""
+
+
 def _settings(role: str | None, application_name: str) -> dict[str, str]:
     # As a startup parameter the role holds for the whole session: the RESET ALL by which a pool cleans a
     # connection leaves it alone, and RESET ROLE comes back to it.
@@ -75,6 +83,7 @@ async def connect_pool(
     max_size: int = 10,
     command_timeout: float | None = 60.0,
     application_name: str = APPLICATION_NAME,
+    cleaned: bool = True,
 ) -> Pool:
     """Open a pool whose every connection works under ``role``.
 
@@ -85,6 +94,8 @@ async def connect_pool(
         max_size: connections at most.
         command_timeout: seconds that one statement may take; None for no limit.
         application_name: how the connections show in pg_stat_activity.
+        cleaned: whether settings, locks and cursors of a session end when its connection is given back, which takes a
+            round trip each time. A transaction that is still open is rolled back in any case.
 
     Raises:
         StoreUnavailableError: the server cannot be reached or refuses the login, or the user is no member.
@@ -99,7 +110,7 @@ async def connect_pool(
             command_timeout=command_timeout,
             timeout=CONNECT_TIMEOUT,
             server_settings=_settings(role, application_name),
-            connection_class=_Connection,
+            connection_class=_Connection if cleaned else _KeptConnection,
         )
 
 

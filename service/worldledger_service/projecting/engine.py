@@ -195,6 +195,7 @@ class Engine:
             max_size=_CONNECTIONS,
             command_timeout=settings.command_timeout,
             application_name=APPLICATION_NAME,
+            cleaned=False,  # settings here are those of a transaction
         )
         try:
             yield cls(

@@ -158,7 +158,11 @@ class Store:
         """
         settings = settings or Settings()
         pool = await connect_pool(
-            database_url, min_size=1, max_size=settings.pool_size, command_timeout=settings.command_timeout
+            database_url,
+            min_size=1,
+            max_size=settings.pool_size,
+            command_timeout=settings.command_timeout,
+            cleaned=False,  # who changes a session here keeps its connection
         )
         try:
             async with pool.acquire() as connection:
