@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldledger.errors import dotted
-from worldledger.errors.definitions import stepped
+from worldledger.errors import dotted, stepped
 
 _KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["a.b", "c[0]", "", '"', "[0]"])
 

@@ -34,7 +34,7 @@ AIO_FORBIDDEN_NAMES = OUTSIDE | frozenset(_AIO_OUTSIDE.split())
 #: differ by chance, and a caller may sleep through them.
 READERS = {
     "worldledger/backoff.py": frozenset({"random", "asyncio", "AsyncFunctionDef"}),
-    "worldledger/errors/remaking.py": frozenset({"inspect"}),
+    "worldledger/remade_errors.py": frozenset({"inspect"}),
     "worldledger/moments.py": frozenset({"datetime"}),
     "kinds/chess/worldledger_chess/rules/entities.py": frozenset({"datetime"}),
     "kinds/simulation/worldledger_simulation/rules/config.py": frozenset({"os", "pathlib", "open"}),

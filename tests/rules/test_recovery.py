@@ -9,9 +9,13 @@ import pytest
 from tests.cases import cases
 from worldledger import errors
 from worldledger.errors import (
+    INTENT_CONFLICT,
+    QUOTA_EXCEEDED,
+    STALE_CONTEXT,
     BackpressureError,
     CircuitBreakerOpenError,
     DeadlineExceededError,
+    ErrorRecoveryPolicy,
     IntentConflictError,
     InvalidPolicyError,
     PermissionDeniedError,
@@ -25,7 +29,6 @@ from worldledger.errors import (
     UnregisteredPolicyError,
     WorldNotFoundError,
 )
-from worldledger.recovery import INTENT_CONFLICT, QUOTA_EXCEEDED, STALE_CONTEXT, ErrorRecoveryPolicy
 
 from .test_intents import intent
 

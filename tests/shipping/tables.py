@@ -33,10 +33,11 @@ from worldledger_social_rl.rules import errors as of_run_rules
 from worldledger_social_rl.rules import models as of_social_rl
 from worldledger_social_rl.rules.fields import Fields
 
+from worldledger import errors
 from worldledger.client import facades as of_steps
 from worldledger.client import problems as of_client
 from worldledger.config import MemoryConfig, OrchestratorConfig
-from worldledger.errors import SimulationError, base, definitions, intents, log
+from worldledger.errors import SimulationError
 
 from .analytics_tables import columns_tables, common_table, cookbook_table, kinds_table, views_table
 from .project import ROOT
@@ -65,7 +66,7 @@ def _status(error: type[SimulationError]) -> int:
 
 
 def _error_classes() -> Iterator[type[SimulationError]]:
-    of_rules = (base, log, definitions, of_simulation_rules, of_run_rules, intents)
+    of_rules = (errors, of_simulation_rules, of_run_rules)
     for module in (
         *of_rules,
         of_projections,

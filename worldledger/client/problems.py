@@ -8,7 +8,7 @@ from typing import Any, Final
 from worldledger import errors
 from worldledger.aio import Backoff
 from worldledger.errors import SimulationError, StoreUnavailableError
-from worldledger.errors.remaking import remade
+from worldledger.remade_errors import remade
 
 #: The members of a problem that are not details of the error.
 _STANDARD: Final = frozenset({"type", "title", "status", "detail", "code", "recovery", "instance"})

@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from worldledger.canonical import MAX_INT
-from worldledger.errors.definitions import Path, Problem, told
+from worldledger.errors import Path, Problem, told
 from worldledger.variables.limits import MAX_CHARACTERS, MAX_ITEMS, TypeName
 from worldledger.variables.messages import problems_of
 from worldledger.variables.patterns import translate

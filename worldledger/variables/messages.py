@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from worldledger.errors.definitions import Path, Problem, dotted, told
+from worldledger.errors import Path, Problem, dotted, told
 
 #: Pydantic's names of Python types -> the names in JSON and YAML.
 _TEXTS = {

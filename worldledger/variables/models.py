@@ -15,7 +15,7 @@ import orjson
 from pydantic import Field, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from worldledger.errors.definitions import InvalidDefinitionError, Path, Problem
+from worldledger.errors import InvalidDefinitionError, Path, Problem
 from worldledger.variables.definition import (
     ObjectState,
     VariableDefinition,

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from worldledger.canonical import MAX_INT, gate
-from worldledger.errors import InvalidEffectError
-from worldledger.errors.definitions import CircularSchemaError, Path, Problem
+from worldledger.errors import CircularSchemaError, InvalidEffectError, Path, Problem
 from worldledger.near import nearest
 from worldledger.variables import limits
 from worldledger.variables.limits import MAX_DEFAULT_DEPTH, MAX_DEFAULT_VALUES

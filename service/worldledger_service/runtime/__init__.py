@@ -6,9 +6,9 @@ wire is ``from worldledger.client import Client``.
 
 from worldledger.aio import CancelToken, CircuitBreaker, QueueClosedError, TimedQueue
 from worldledger.config import MemoryConfig, OrchestratorConfig
+from worldledger.errors import ErrorRecoveryPolicy
 from worldledger.intents import Accepted
 from worldledger.observation import LatencyModel, ObservationPolicy, PolicyConfig, ViewCone
-from worldledger.recovery import ErrorRecoveryPolicy
 from worldledger.validation import DefaultEffectValidator, EffectValidator
 from worldledger_service.runtime.memory import MemoryManager, MemoryStats
 from worldledger_service.runtime.orchestrator import AgentHandle, Orchestrator

@@ -29,8 +29,8 @@ from worldledger.errors import (
     StaleContextError,
     StoreUnavailableError,
 )
-from worldledger.errors.remaking import remade
 from worldledger.intents import Accepted, CheckedIntent, Held, check_intent, checked_draft
+from worldledger.remade_errors import remade
 from worldledger.time_authority import TIME_SET_KIND
 from worldledger_service.runtime.admission import REJECTIONS, IntentJudge, Parts, rejection_draft
 from worldledger_service.runtime.sightings import Watch

@@ -14,8 +14,7 @@ from worldledger_service.cli.layout import Piece, cut, put_lines, table
 from worldledger_service.cli.options import Quiet
 from worldledger_service.cli.output import Above, counted, plain, put_bytes, say
 
-from worldledger.errors import FileRefusedError, Problem, SimulationError, dotted
-from worldledger.errors.definitions import summed_up, told
+from worldledger.errors import FileRefusedError, Problem, SimulationError, dotted, summed_up, told
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from worldledger_projections.base import ANALYTICS, Changes, Column, Projection,
 from worldledger_projections.moments import moment
 
 from worldledger.effects import Effect
-from worldledger.errors.definitions import stepped
+from worldledger.errors import stepped
 from worldledger.folding import Fold
 from worldledger.world import state_text
 from worldledger_simulation.rules.words import GLOBAL, TURN

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from worldledger.drafts import CheckedDraft
 from worldledger.effects import SERVICE_SOURCE
-from worldledger.errors import IllegalEffectError, dotted
-from worldledger.errors.definitions import worded
+from worldledger.errors import IllegalEffectError, dotted, worded
 from worldledger.names import namesake, taken
 from worldledger.patches import diff
 from worldledger.rulesets.base import Check, Knowing

@@ -12,8 +12,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from worldledger.errors import FileRefusedError, Problem
-from worldledger.errors.definitions import Path
+from worldledger.errors import FileRefusedError, Path, Problem
 from worldledger.names import namesakes, taken
 from worldledger.observability import ObservabilityConfig, ObservabilityLevel
 from worldledger.variables import AgentState, GlobalState, create_agent_state_model, create_global_state_model

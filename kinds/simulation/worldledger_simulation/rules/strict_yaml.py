@@ -34,8 +34,7 @@ from yaml.reader import Reader, ReaderError
 from yaml.scanner import Scanner
 
 from worldledger.canonical import MAX_INT
-from worldledger.errors import Problem
-from worldledger.errors.definitions import Path
+from worldledger.errors import Path, Problem
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 
 # -- the events of a YAML text, its scalars read strictly ---------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from worldledger.errors.definitions import dotted
+from worldledger.errors import dotted
 from worldledger_simulation.rules.configuring.sections import (
     AgentConfig,
     EngineConfig,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from worldledger.errors import Problem
-from worldledger.errors.definitions import Path
+from worldledger.errors import Path, Problem
 from worldledger.variables import (
     AgentState,
     GlobalState,

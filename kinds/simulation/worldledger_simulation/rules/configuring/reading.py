@@ -18,10 +18,10 @@ from worldledger.errors import (
     CircularSchemaError,
     InvalidDefinitionError,
     InvalidEffectError,
+    Path,
     Problem,
     ReservedKindError,
 )
-from worldledger.errors.definitions import Path
 from worldledger.intents import check_agent_id, check_permissions
 from worldledger.near import nearest
 from worldledger.observability import (

@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any
 
 from worldledger import errors
-from worldledger.errors.base import RecoveryAction, SimulationError
-from worldledger.errors.log import InvalidEffectError, InvalidKindError
+from worldledger.errors import InvalidEffectError, InvalidKindError, RecoveryAction, SimulationError
 from worldledger.kinds import parts
 
 
