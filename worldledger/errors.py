@@ -28,7 +28,6 @@ __all__ = [
     "EffectNotFoundError",
     "EffectTooLargeError",
     "EmbeddedServerError",
-    "ErrorRecoveryPolicy",
     "ExtraMissingError",
     "FileRefusedError",
     "FoldError",

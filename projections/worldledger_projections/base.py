@@ -10,12 +10,43 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from worldledger.effects import Effect
+from worldledger.errors import RecoveryAction, SimulationError
 from worldledger.folding import Fold
-from worldledger_projections.errors import ProjectionNotFoundError
+
+# -- what the engine refuses: leaves of the one error tree (`worldledger.errors`) -------------------------
+
+
+class ProjectionNotFoundError(SimulationError):
+    """There is no projection of that name; details: ``projection``, ``known``."""
+
+    code = "projection_not_found"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class InvalidProjectionError(SimulationError):
+    """A projection of one's own cannot be used; the message says why. Details: ``projection``, as it was named."""
+
+    code = "invalid_projection"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class ProjectionRefusedError(SimulationError):
+    """What was asked of a projection cannot be done as it is now; the message says why. Details: ``projection``."""
+
+    code = "projection_refused"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+class ProjectionFailedError(SimulationError):
+    """A projection could not digest an effect; details: ``projection``, ``world_id``, ``global_seq``, ``kind``."""
+
+    code = "projection_failed"
+
 
 Row = tuple[Any, ...]
 
@@ -144,3 +175,36 @@ def find(projections: Mapping[str, Projection], name: str) -> Projection:
         what = f"there is no projection {name!r}; there are {', '.join(names)}"
         raise ProjectionNotFoundError(what, projection=name, known=names)
     return found
+
+
+# -- times in rows: from the log's epoch seconds, and from texts in payloads, to what a ``timestamptz`` holds
+
+
+#: The ends of what is told: a second off those of `datetime`, which the driver takes for infinity.
+EARLIEST: Final = datetime(1, 1, 1, 0, 0, 1, tzinfo=UTC)
+LATEST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+_FIRST: Final = EARLIEST.timestamp()
+_LAST: Final = LATEST.timestamp()
+
+
+def moment(epoch: float) -> datetime:
+    """Return a wall_time (epoch seconds) in UTC, to the microsecond.
+
+    A time outside of the years 1 to 9999, which only an export made by hand can have, is `EARLIEST` or `LATEST`.
+    """
+    if _FIRST < epoch < _LAST:
+        return datetime.fromtimestamp(epoch, UTC)
+    return EARLIEST if epoch < 0 else LATEST
+
+
+def stated_moment(value: Any) -> datetime | None:
+    """Read an ISO 8601 text that a payload states; None for anything else. Without an offset it is taken as UTC."""
+    if type(value) is not str:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+        told = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return told if EARLIEST <= told <= LATEST else None

@@ -13,7 +13,7 @@ from worldledger_social_rl.documents import InvalidRunError
 
 from worldledger import errors
 from worldledger.client import RemoteError, ServiceUnavailableError
-from worldledger.client.problems import error_of, error_of_answer
+from worldledger.client.transport import error_of, error_of_answer
 from worldledger.errors import RecoveryAction, SimulationError
 from worldledger.kinds import parts
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldledger.client.link import Missing, Stream
-from worldledger.client.queueing import DeltaQueue
+from worldledger.client.link import DeltaQueue, Missing, Stream
 from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import SimulationError, StoreUnavailableError, UnknownAgentError
 from worldledger.patches import diff

@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from worldledger_projections.errors import ProjectionNotFoundError, ProjectionRefusedError
+from worldledger_projections.base import ProjectionNotFoundError, ProjectionRefusedError
 from worldledger_service.store import Store
 
 from .helpers import append, assert_equal_to_log, assert_verified, builds, eventually, expected_counts, rows_of, story

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from worldledger_projections.base import Changes, Column, Row, WorldProjection
-from worldledger_projections.errors import ProjectionFailedError
+from worldledger_projections.base import Changes, Column, ProjectionFailedError, Row, WorldProjection
 from worldledger_service.store import Store
 
 from .helpers import append, assert_verified, eventually, expected_counts, expected_said, rows_of, said, story

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
-from worldledger_projections.errors import ProjectionRefusedError
+from worldledger_projections.base import ProjectionRefusedError
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.store import Store
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from worldledger_chess.projections.games import Games
 from worldledger_chess.rules import RULESET
-from worldledger_projections.moments import EARLIEST, LATEST
+from worldledger_projections.base import EARLIEST, LATEST
 
 from tests.projections.chess_logs import chess_logs, effects_of, ended, moved, rejected, started, state_of
 from tests.projections.playing import CUTS, Cuts, at, play, the_row

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from worldledger_projections import registry
-from worldledger_projections.errors import InvalidProjectionError
+from worldledger_projections.base import InvalidProjectionError
 from worldledger_projections.registry import known
 
 WORDS = """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from worldledger_projections.base import ANALYTICS, find
-from worldledger_projections.errors import ProjectionNotFoundError
+from worldledger_projections.base import ANALYTICS, ProjectionNotFoundError, find
 from worldledger_projections.registry import known
 from worldledger_projections.tables import check_definitions, further_views
 from worldledger_service.database.analytics.views import VIEWS

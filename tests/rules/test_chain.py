@@ -11,7 +11,7 @@ import pytest
 from tests.cases import cases
 from worldledger.chain import ORIGIN, ChainRow, Position, StoredEffect, Verifier, chain_checksum, link, verify
 from worldledger.errors import SimulationError, TamperedError
-from worldledger.requests import LoggedRequest
+from worldledger.log_rules import LoggedRequest
 
 from . import chains
 from .chains import end, honest, make_effect, recomputed, stored, verdicts

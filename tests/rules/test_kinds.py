@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 from worldledger_projections import registry as projections
-from worldledger_projections.errors import InvalidProjectionError
+from worldledger_projections.base import InvalidProjectionError
 
-from worldledger import kinds
+from worldledger import kinds, rulesets
 from worldledger.errors import InvalidKindError
 from worldledger.kinds import Kind, installed
 from worldledger.policies import policy_from_spec
 from worldledger.rulesets import known_rulesets, load_ruleset
-from worldledger.rulesets import registry as rulesets
 
 _KIND = """
 from worldledger.kinds import Kind

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.cases import cases
+from worldledger import rulesets
 from worldledger.drafts import CheckedDraft, check_draft
 from worldledger.errors import IllegalEffectError, RecoveryAction, UnknownRulesetError
-from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset, registry
+from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
 from worldledger.rulesets.base import Check
 from worldledger.world import WorldState
 
@@ -29,7 +30,7 @@ NOT_ONE = object()
 
 
 def _forget() -> None:
-    registry._offered.cache_clear()
+    rulesets._offered.cache_clear()
     load_ruleset.cache_clear()
 
 

@@ -10,8 +10,7 @@ import jsonpatch
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worldledger_sandbox.rules import RULESET
-from worldledger_sandbox.rules.checks import HANDLERS
+from worldledger_sandbox.rules import HANDLERS, RULESET
 
 from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, OwnDelta, long_story, registered
 from tests.rulesets.sandboxes import Said, effects_of

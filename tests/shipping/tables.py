@@ -23,7 +23,7 @@ from worldledger_chess.api.settings import ChessSettings
 from worldledger_chess.arena import errors as of_games
 from worldledger_chess.arena.players import errors as of_players
 from worldledger_chess.rules.moves import FIELDS as OF_MOVE_MADE
-from worldledger_projections import errors as of_projections
+from worldledger_projections import base as of_projections
 from worldledger_service import app
 from worldledger_service.api import problems
 from worldledger_service.settings import Settings
@@ -35,7 +35,7 @@ from worldledger_social_rl.rules.fields import Fields
 
 from worldledger import errors
 from worldledger.client import facades as of_steps
-from worldledger.client import problems as of_client
+from worldledger.client import transport as of_client
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import SimulationError
 

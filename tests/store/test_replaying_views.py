@@ -6,8 +6,7 @@ from collections.abc import Container
 from typing import Any
 
 import pytest
-from worldledger_sandbox.rules import RULESET
-from worldledger_sandbox.rules.checks import HANDLERS
+from worldledger_sandbox.rules import HANDLERS, RULESET
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store, replaying

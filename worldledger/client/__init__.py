@@ -6,15 +6,12 @@
 - `RLFacade`, `MessageFacade`: two ways to live in a World, step by step or by messages
 """
 
-from worldledger.client.analytics import Question
-from worldledger.client.client import Client
-from worldledger.client.facades import MessageFacade, RLFacade, StepCancelledError
+from worldledger.client.client import Client, Question
+from worldledger.client.facades import MessageFacade, MessageSubscription, RLFacade, StepCancelledError
 from worldledger.client.frames import Frame
-from worldledger.client.handle import RemoteHandle
-from worldledger.client.messages import MessageSubscription
-from worldledger.client.problems import RemoteError, ServiceUnavailableError
+from worldledger.client.handle import RemoteHandle, RemoteSubscription
 from worldledger.client.protocol import Agent, Log, Observations, Receipt, World
-from worldledger.client.subscription import RemoteSubscription
+from worldledger.client.transport import RemoteError, ServiceUnavailableError
 from worldledger.client.world import RemoteReceipt, RemoteWorld
 
 __all__ = [

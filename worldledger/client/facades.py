@@ -3,24 +3,296 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from worldledger.aio import CancelToken, CircuitBreaker, QueueClosedError
-from worldledger.client.fitting import fitted
 from worldledger.client.handle import completed
-from worldledger.client.messages import Handler, MessageSubscription, kinds_of
-from worldledger.client.protocol import Receipt, World
-from worldledger.client.pumps import Pump
-from worldledger.client.queueing import DeltaQueue
+from worldledger.client.link import DeltaQueue
+from worldledger.client.protocol import Observations, Receipt, World, fitted
+from worldledger.client.transport import new_backoff
 from worldledger.collapsing import collapse
 from worldledger.deltas import DELTA_VERSION, ObservationDelta, ObservedEvent, View
 from worldledger.effects import SCHEMA_VERSION, Effect
-from worldledger.errors import RecoveryAction, SimulationError, UnknownGenerationError
+from worldledger.errors import CircuitBreakerOpenError, RecoveryAction, SimulationError, UnknownGenerationError
 from worldledger.intents import Accepted
 from worldledger.staleness import NOT_GIVEN
+
+# -- pumps: one subscription for each agent, shared by everything in this process that reads its observations
+
+
+class Reader(Protocol):
+    """What a pump feeds. Neither method may wait or raise."""
+
+    def take(self, delta: ObservationDelta) -> None:
+        """Take the next delta."""
+        ...
+
+    def end(self, error: SimulationError | None) -> None:
+        """Note that no more deltas arrive: the world was closed, or (``error``) refuses to go on."""
+        ...
+
+
+class Pump:
+    """Reads one agent's observations in a world for as long as it has readers. Get it from `Pump.join`.
+
+    ``view_seq`` is that of the last delta that its readers were given.
+    """
+
+    def __init__(self, world: World, agent_id: str) -> None:
+        self.world = world
+        self.agent_id = agent_id
+        self.view_seq = 0
+        self._readers: dict[Reader, None] = {}
+        self._joining = 0
+        self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._begun.add_done_callback(_retrieve)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @staticmethod
+    async def join(world: World, agent_id: str, reader: Reader) -> Pump:
+        """Feed a reader from here on, by the pump of its agent; `view_seq` is the seq after which its deltas begin.
+
+        Raises UnknownAgentError, and any other error that prevents observing the agent.
+        """
+        pump = _PUMPS.get((id(world), agent_id))
+        if pump is None:
+            pump = _PUMPS[id(world), agent_id] = Pump(world, agent_id)
+        pump._joining += 1
+        try:
+            await asyncio.shield(pump._begun)
+            pump._readers[reader] = None
+        finally:
+            pump._joining -= 1
+            pump._end_if_unused()
+        return pump
+
+    def leave(self, reader: Reader) -> None:
+        """Stop feeding a reader. Leaving twice is harmless."""
+        self._readers.pop(reader, None)
+        self._end_if_unused()
+
+    def _end_if_unused(self) -> None:
+        if not self._readers and not self._joining:
+            self._forget()
+            self._task.cancel()
+
+    def _forget(self) -> None:
+        key = (id(self.world), self.agent_id)
+        if _PUMPS.get(key) is self:
+            del _PUMPS[key]
+
+    async def _run(self) -> None:
+        try:
+            observations = await self.world.subscribe(self.agent_id)
+        except Exception as error:  # noqa: BLE001 - raised where readers join
+            self._forget()
+            self._begun.set_exception(error)
+            return
+        except BaseException:
+            self._forget()
+            self._begun.cancel()
+            raise
+        try:
+            self.view_seq = observations.view_seq
+            self._begun.set_result(None)
+            await self._feed(observations)
+        finally:
+            self._forget()
+            observations.close()
+
+    async def _feed(self, observations: Observations) -> None:
+        ending: SimulationError | None = None
+        try:
+            while True:
+                delta = await observations.get()
+                self.view_seq = delta["view_seq"]
+                for reader in list(self._readers):
+                    reader.take(delta)
+        except QueueClosedError:
+            pass
+        except SimulationError as error:
+            ending = error
+        self._forget()
+        for reader in list(self._readers):
+            reader.end(ending)
+
+
+#: The running pumps, by the identity of their world, which they keep alive.
+_PUMPS: Final[dict[tuple[int, str], Pump]] = {}
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+# -- messages: events of an agent's observations, handed to a handler one after the other, without gaps
+
+
+#: Most events that wait for a handler; the rest is read from the log when the handler has caught up.
+_MOST_EVENTS: Final = 1000
+_PAGE: Final = 100
+
+Handler = Callable[[ObservedEvent], object]
+
+log = logging.getLogger("worldledger.client")
+
+
+class MessageSubscription:
+    """One handler of an agent's messages. Get it from `MessageFacade.subscribe`; close it when done.
+
+    ``position`` is the seq up to which the handler was given everything: passed as ``after_seq``, a later subscription
+    continues there. ``handled``, ``failed`` and ``left_out`` count events: those handled, those on which the handler
+    raised, and those that it was not given because it had failed too often in a row (its breaker was open).
+    """
+
+    def __init__(
+        self,
+        world: World,
+        agent_id: str,
+        kinds: frozenset[str] | None,
+        handler: Handler,
+        breaker: CircuitBreaker,
+        *,
+        handed: Callable[[ObservedEvent], None] | None = None,
+        most: int = _MOST_EVENTS,
+    ) -> None:
+        self.agent_id = agent_id
+        self.position = 0
+        self.handled = 0
+        self.failed = 0
+        self.left_out = 0
+        self.breaker = breaker
+        #: the error that has ended it, if it was not closed
+        self.error: SimulationError | None = None
+        self._world = world
+        self._kinds = kinds
+        self._handler = handler
+        #: called with each event that is about to be handed to the handler
+        self._handed = handed
+        self._most = most
+        self._waiting: deque[ObservedEvent] = deque()
+        #: whether the log has events, up to the pump's view_seq, that do not wait here
+        self._behind = False
+        self._over = False
+        self._wake = asyncio.Event()
+        self._pump: Pump | None = None
+        self._task: asyncio.Task[None] | None = None
+        #: done when the handler is given no more events
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def begin(self, after_seq: int | None) -> None:
+        """Begin with what arrives from now on, or with what came after a seq."""
+        self._pump = await Pump.join(self._world, self.agent_id, self)
+        self.position = self._pump.view_seq if after_seq is None else after_seq
+        self._behind = self._behind or self.position < self._pump.view_seq
+        self._task = asyncio.get_running_loop().create_task(self._run(self._pump))
+        self._task.add_done_callback(lambda _: self.ended.set_result(None))
+
+    @property
+    def active(self) -> bool:
+        """True as long as the handler is given events."""
+        return not self._over
+
+    def close(self) -> None:
+        """Stop calling the handler; a call that runs is cancelled. Closing twice is harmless."""
+        self._over = True
+        self._waiting.clear()
+        if self._pump is not None:
+            self._pump.leave(self)
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    # -- called by the pump --------------------------------------------------------------------------------
+
+    def take(self, delta: ObservationDelta) -> None:
+        """Take the events of a delta; those that do not fit, or were left out of it, are read from the log later."""
+        self._wake.set()
+        if self._behind or delta.get("events_dropped"):
+            self._behind = True
+            return
+        wanted = [event for event in delta["events"] if self._kinds is None or event["kind"] in self._kinds]
+        if len(self._waiting) + len(wanted) > self._most:
+            self._behind = True
+        else:
+            self._waiting.extend(wanted)
+
+    def end(self, error: SimulationError | None) -> None:
+        """Note that no more events arrive; waiting ones are still handled."""
+        self._over = True
+        self.error = error
+        self._wake.set()
+
+    # -- the handler ---------------------------------------------------------------------------------------
+
+    async def _run(self, pump: Pump) -> None:
+        while True:
+            while self._waiting:
+                await self._handle(self._waiting.popleft())
+            if self._over:
+                return
+            if self._behind:
+                await self._catch_up(pump)
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+    async def _catch_up(self, pump: Pump) -> None:
+        backoff = new_backoff()
+        while self.position < pump.view_seq and not self._over:
+            try:
+                events, through = await self._world.observed_events(
+                    self.agent_id,
+                    after_seq=self.position,
+                    until_seq=pump.view_seq,
+                    kinds=self._kinds,
+                    limit=_PAGE,
+                )
+            except SimulationError as error:
+                log.warning("messages of %s are read again later: %s", self.agent_id, error)
+                await backoff.wait()
+                continue
+            for event in events:
+                await self._handle(event)
+            self.position = max(self.position, through)
+        self._behind = False  # nothing was awaited since this was checked
+
+    async def _handle(self, event: ObservedEvent) -> None:
+        if event["global_seq"] <= self.position:
+            return
+        self.position = event["global_seq"]
+        if self._handed is not None:
+            self._handed(event)
+        try:
+            await self.breaker.call(self._call, event)
+        except CircuitBreakerOpenError:
+            self.left_out += 1
+        except Exception:
+            self.failed += 1
+            log.exception("the handler %r failed on message %d of %s", self._handler, self.position, self.agent_id)
+            if self.breaker.state == "OPEN":
+                log.warning("the handler %r has failed too often: it is left alone for a while", self._handler)
+        else:
+            self.handled += 1
+
+    async def _call(self, event: ObservedEvent) -> None:
+        result = self._handler(event)
+        if inspect.isawaitable(result):
+            await result
+
+
+def kinds_of(message_types: str | Collection[str] | None) -> frozenset[str] | None:
+    """Return the kinds that are meant: one by its name, several, or all (None)."""
+    if message_types is None:
+        return None
+    return frozenset({message_types} if isinstance(message_types, str) else message_types)
+
 
 # -- step by step, as in reinforcement learning (docs/reference/contracts.md, "Facades") ----------------------------
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from worldledger.aio import CancelToken
+from worldledger.collapsing import replacing
 from worldledger.config import OrchestratorConfig
 from worldledger.deltas import ObservationDelta, ObservedEvent, View
 from worldledger.effects import EffectDraft, EventLogEntry
@@ -311,3 +312,17 @@ class World(Protocol):
     async def close_tick(self, source: str) -> Receipt:
         """Close the tick of a world that is ordered by ticks without setting sim_time."""
         ...
+
+
+# -- keeping collapsed deltas within the world's limit on patches -----------------------------------------
+
+
+async def fitted(world: World, agent_id: str, delta: ObservationDelta) -> ObservationDelta:
+    """Return a delta as it is, or one with the whole view if it has more operations than the world's ``max_patch_ops``.
+
+    Only a delta that stands for several can have that many. Its events stay. Raises as `World.view`.
+    """
+    if "collapsed" not in delta or len(delta.patches) <= (await world.orchestrator_config()).max_patch_ops:
+        return delta
+    view = await world.view(agent_id, at_seq=delta.view_seq)
+    return ObservationDelta(delta, patches=replacing(view.visible_entities, view.visible_relationships))

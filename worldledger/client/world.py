@@ -11,12 +11,10 @@ from typing import Any, Final, NamedTuple, cast
 from worldledger.aio import CancelToken
 from worldledger.canonical import gate
 from worldledger.causes import Direction
-from worldledger.client.fitting import fitted
-from worldledger.client.handle import RemoteHandle
+from worldledger.client.handle import RemoteHandle, RemoteSubscription
 from worldledger.client.link import Links, MessageTooLargeError
-from worldledger.client.problems import error_of
-from worldledger.client.subscription import RemoteSubscription
-from worldledger.client.transport import Transport, path_of
+from worldledger.client.protocol import fitted
+from worldledger.client.transport import Transport, error_of, path_of
 from worldledger.config import OrchestratorConfig, read_config
 from worldledger.deltas import ObservedEvent, View
 from worldledger.drafts import check_draft

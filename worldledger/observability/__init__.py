@@ -3,13 +3,11 @@
 Source: docs/reference/contracts.md, "Observability".
 
 - ``config.py``: its configuration
-- ``noise.py``: the draws
-- ``bounds.py``: the limits of numbers
-- ``observation.py``, ``models.py``: the matrix, and a simulation's state as one observer sees it
+- ``noise.py``: the draws, and the limits of numbers
+- ``observation.py``: the matrix, and a simulation's state as one observer sees it
 - ``policy.py``: the same as an observation policy of a world's agents
 """
 
-from worldledger.observability.bounds import bounds_of
 from worldledger.observability.config import (
     DefaultObservability,
     ObservabilityConfig,
@@ -17,7 +15,7 @@ from worldledger.observability.config import (
     ObservabilityLevel,
     VariableVisibilityConfig,
 )
-from worldledger.observability.noise import Draws, noise_of
+from worldledger.observability.noise import Draws, bounds_of, noise_of
 from worldledger.observability.observation import ObservabilityMatrix, construct_observation, observe_entity
 from worldledger.observability.policy import MatrixPolicy, MatrixPolicyConfig
 

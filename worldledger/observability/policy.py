@@ -13,7 +13,6 @@ from pydantic import Field, field_validator
 
 from worldledger.effects import Effect, is_system_kind
 from worldledger.errors import InvalidPolicyError
-from worldledger.observability.bounds import FREE, Limits, bounds_of, check_bounds
 from worldledger.observability.config import (
     EVERYTHING,
     GLOBAL,
@@ -24,7 +23,7 @@ from worldledger.observability.config import (
     level_of,
     noise_factor,
 )
-from worldledger.observability.noise import Draw, Draws
+from worldledger.observability.noise import FREE, Draw, Draws, Limits, bounds_of, check_bounds
 from worldledger.observability.observation import NAME, observe_entity
 from worldledger.observation import FirstPolicyConfig, ObservationPolicy, ObservedEvent, PolicyConfig, names_in
 from worldledger.policies import register_policy
@@ -77,7 +76,7 @@ class MatrixPolicyConfig(FirstMatrixPolicyConfig, PolicyConfig):
     - ``targets``: entity_id -> [level, noise].
     - ``default``: [level, noise] of all other targets; unaware unless it is given.
     - ``internal``: the names of variables, of events' payload members too, that an external observer is not shown.
-    - ``bounds``: entity_id, or ``*`` for all that are not named -> tree of bounds (`worldledger.observability.bounds`).
+    - ``bounds``: entity_id, or ``*`` for all that are not named -> tree of bounds (`worldledger.observability.noise`).
     - ``noise_key``: the uuid, 32 hex digits, of the world that noise is drawn for; null until the policy is registered.
     - ``noise_scope``: what a draw is made for, besides world, observer, target and place: the ``turn``, or the number's
       own ``value`` (`worldledger.observability.noise`).

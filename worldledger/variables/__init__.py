@@ -7,13 +7,19 @@ Source: docs/reference/contracts.md, "Variables". The modules:
 
 - ``limits.py``: types, the fields of each, every limit
 - ``rules.py``, ``patterns.py``: what can be wrong with a definition
-- ``definition.py``: one definition, its default and the type of its values
+- ``definition.py``: one definition, its default and the type of its values; errors as text
 - ``models.py``: a set of definitions, and the models made from them
-- ``messages.py``: errors as text
 """
 
-from worldledger.variables.definition import ObjectState, VariableDefinition, default_of, values_of
-from worldledger.variables.messages import format_validation_error, loc_to_dot_notation, problems_of
+from worldledger.variables.definition import (
+    ObjectState,
+    VariableDefinition,
+    default_of,
+    format_validation_error,
+    loc_to_dot_notation,
+    problems_of,
+    values_of,
+)
 from worldledger.variables.models import (
     AgentState,
     GlobalState,

@@ -22,12 +22,13 @@ from worldledger.variables.definition import (
     adapter_of,
     annotation_of,
     default_text,
+    format_problems,
     json_text,
     kept,
     make_class,
+    problems_of,
     read,
 )
-from worldledger.variables.messages import format_problems, problems_of
 from worldledger.variables.rules import Rules, refuse_cycles
 
 # -- checking a whole set of variables ---------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 """The views of many agents of one world, kept up with its log effect by effect. Pure.
 
-`Views` (`views.py`) is the interface. Its modules:
+`Views` (`views.py`) is the interface: the viewers, the scenes, and which of them an effect concerns. The others:
 
-- ``stage.py``: the viewers, the scenes, and which of them an effect concerns
 - ``viewers.py``: one agent with its policy
 - ``scenes.py``: what is in sight of one place, shared by the agents that see the same
 - ``shown.py``: what is shown of an entity, and its part of the digested text

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
-from worldledger_projections.errors import (
+from worldledger_projections.base import (
     InvalidProjectionError,
     ProjectionFailedError,
     ProjectionNotFoundError,

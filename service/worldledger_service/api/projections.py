@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_projections.base import Projection as Definition
-from worldledger_projections.errors import ProjectionNotFoundError, ProjectionRefusedError
+from worldledger_projections.base import ProjectionNotFoundError, ProjectionRefusedError
 
 from worldledger.errors import SimulationError
 from worldledger.genesis import check_world_name

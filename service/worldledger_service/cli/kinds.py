@@ -65,7 +65,7 @@ def list_kinds(ctx: typer.Context, as_json: Json = False, database_url: Database
 
 def _kinds(worlds: Mapping[str, int], records: Mapping[str, Recorded]) -> Iterator[dict[str, Any]]:
     """Return an object for each kind, ordered by name."""
-    from worldledger.rulesets.registry import GROUP as RULESETS  # noqa: PLC0415 - slow to load; `--help` needs none of it
+    from worldledger.rulesets import GROUP as RULESETS  # noqa: PLC0415 - slow to load; `--help` needs none of it
     from worldledger_service.database.analytics.of_kinds import brought, state  # noqa: PLC0415
 
     # A ruleset that a package offers by itself is a kind of worlds with this part alone.

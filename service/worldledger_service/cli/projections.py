@@ -73,8 +73,7 @@ def _known(where: Target, names: Sequence[str]) -> list[str]:
 
     Raises ProjectionNotFoundError, which lists those that there are, or says that only the database has it.
     """
-    from worldledger_projections.base import find  # noqa: PLC0415
-    from worldledger_projections.errors import ProjectionNotFoundError  # noqa: PLC0415
+    from worldledger_projections.base import ProjectionNotFoundError, find  # noqa: PLC0415
 
     from worldledger_service.projecting.engine import projections_of  # noqa: PLC0415
     from worldledger_service.projecting.status import NAMED  # noqa: PLC0415

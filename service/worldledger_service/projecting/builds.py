@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 import structlog
-from worldledger_projections.base import Projection, View
-from worldledger_projections.errors import ProjectionRefusedError
+from worldledger_projections.base import Projection, ProjectionRefusedError, View
 from worldledger_projections.tables import Table, further_views, place
 
 from worldledger_service.database.view_checks import THERE

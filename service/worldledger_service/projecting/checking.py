@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 import orjson
-from worldledger_projections.base import Projection
-from worldledger_projections.errors import ProjectionFailedError, ProjectionRefusedError
+from worldledger_projections.base import Projection, ProjectionFailedError, ProjectionRefusedError
 from worldledger_projections.folds import Group, Poison, Target, carefully, fold
 from worldledger_projections.tables import Table, arrays
 

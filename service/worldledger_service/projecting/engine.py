@@ -20,8 +20,14 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
-from worldledger_projections.base import ANALYTICS, Projection, find
-from worldledger_projections.errors import InvalidProjectionError, ProjectionNotFoundError, ProjectionRefusedError
+from worldledger_projections.base import (
+    ANALYTICS,
+    InvalidProjectionError,
+    Projection,
+    ProjectionNotFoundError,
+    ProjectionRefusedError,
+    find,
+)
 from worldledger_projections.registry import known
 from worldledger_projections.tables import check_definitions
 

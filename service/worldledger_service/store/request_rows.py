@@ -18,7 +18,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from worldledger.chain import Finding
-from worldledger.requests import LoggedRequest
+from worldledger.log_rules import LoggedRequest
 from worldledger_service.store import statements
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from worldledger.drafts import asked_by
 from worldledger.errors import FileRefusedError, WorldExistsError
 from worldledger.exports import CheckedExport, ExportWriter, Trailer, read_lines
 from worldledger.genesis import genesis_problem
-from worldledger.requests import Requests
+from worldledger.log_rules import Requests
 from worldledger_service.store import statements
 from worldledger_service.store.bulk import bulk_transaction, copy_rows
 from worldledger_service.store.prefetch import prefetch

@@ -10,7 +10,7 @@ import pytest
 from tests.cases import cases
 from tests.rules.observability.test_seen import draw, seen
 from worldledger.observability import bounds_of
-from worldledger.observability.bounds import check_bounds
+from worldledger.observability.noise import check_bounds
 from worldledger.variables import VariableDefinition
 
 

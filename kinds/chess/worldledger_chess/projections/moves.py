@@ -10,8 +10,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
-from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
-from worldledger_projections.moments import EARLIEST, moment, stated_moment
+from worldledger_projections.base import (
+    EARLIEST,
+    AppendingWorld,
+    Column,
+    Projection,
+    Row,
+    WorldProjection,
+    moment,
+    stated_moment,
+)
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection
-from worldledger_projections.moments import moment
+from worldledger_projections.base import AppendingWorld, Column, Projection, Row, WorldProjection, moment
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold

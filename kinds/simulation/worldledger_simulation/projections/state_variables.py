@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import orjson
-from worldledger_projections.base import ANALYTICS, Changes, Column, Projection, Row, View, WorldProjection
-from worldledger_projections.moments import moment
+from worldledger_projections.base import ANALYTICS, Changes, Column, Projection, Row, View, WorldProjection, moment
 
 from worldledger.effects import Effect
 from worldledger.errors import stepped

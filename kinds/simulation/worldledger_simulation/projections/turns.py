@@ -9,8 +9,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
-from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection
-from worldledger_projections.moments import moment
+from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection, moment
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import orjson
-from worldledger_projections.base import AppendingWorld, Projection, Row, WorldProjection
-from worldledger_projections.moments import moment
+from worldledger_projections.base import AppendingWorld, Projection, Row, WorldProjection, moment
 
 from worldledger.canonical import MAX_INT
 from worldledger.effects import Effect

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from worldledger_projections.base import Column, Row
-from worldledger_projections.moments import EARLIEST, LATEST, moment
+from worldledger_projections.base import EARLIEST, LATEST, Column, Row, moment
 
 from worldledger.effects import Effect
 from worldledger_social_rl.projections.course import (

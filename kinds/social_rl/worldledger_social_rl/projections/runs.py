@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
-from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection
-from worldledger_projections.moments import stated_moment
+from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection, stated_moment
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
