@@ -13,7 +13,7 @@ import pytest
 from worldledger_service.database.analytics.asking import ask
 from worldledger_service.database.analytics.cookbook import find, queries
 from worldledger_service.database.engine import connect_one
-from worldledger_social_rl.report.section import condition
+from worldledger_social_rl.report import condition
 
 from worldledger.errors import QueryRefusedError, UnknownQueryError
 from worldledger.observability.noise import noise_of

@@ -8,9 +8,7 @@ from typing import Any
 import orjson
 from hypothesis import given, settings
 from worldledger_projections.base import Projection
-from worldledger_social_rl.projections.adaptations import PolicyAdaptations
-from worldledger_social_rl.projections.feedback import Feedback
-from worldledger_social_rl.projections.messages import Messages
+from worldledger_social_rl.projections.agents import Feedback, Messages, PolicyAdaptations
 from worldledger_social_rl.rules import RULESET
 
 from tests.projections.playing import CUTS, Cuts, at, dicts, play, the_row

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import asyncpg
 import pytest
-from worldledger_chess.report import section as chess
+from worldledger_chess import report as chess
 from worldledger_service.report import making
 from worldledger_service.report.blocks import Report
 from worldledger_service.report.snapshot import snapshot
-from worldledger_simulation.report import section as simulation
+from worldledger_simulation import report as simulation
 
 from worldledger.errors import SchemaVersionError, SimulationError
 

@@ -13,9 +13,9 @@ KIND = Kind(
     commands="worldledger_simulation.cli:add",
     problems="worldledger_simulation.api.problems:PROBLEMS",
     errors="worldledger_simulation.rules.errors:ERRORS",
-    routes="worldledger_simulation.routes:ROUTES",
-    read_config="worldledger_simulation.read_config:read_config",
+    routes="worldledger_simulation.api:ROUTES",
+    read_config="worldledger_simulation.rules.config:read_config",
     schemas="worldledger_simulation.api.schemas:SCHEMAS",
-    report="worldledger_simulation.report.section:SECTION",
+    report="worldledger_simulation.report:SECTION",
     measures="worldledger_simulation.rules.measures:MEASURES",
 )

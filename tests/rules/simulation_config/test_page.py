@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from worldledger_simulation.rules.config import SimulationConfig
-from worldledger_simulation.rules.configuring.sections import (
+from worldledger_simulation.rules.sections import (
     AgentConfig,
     EngineConfig,
     SimulationSettings,

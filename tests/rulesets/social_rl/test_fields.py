@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from worldledger_social_rl.rules import models
-from worldledger_social_rl.rules.faults import Fault
+from worldledger_social_rl.rules.fields import Fault
 from worldledger_social_rl.rules.models import (
     adaptation_faults,
     feedback_faults,

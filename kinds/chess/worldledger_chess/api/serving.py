@@ -8,13 +8,44 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 from worldledger_service.api.context import Services
+from worldledger_service.settings import refusal
 
-from worldledger_chess.api.settings import arena_settings
 from worldledger_chess.arena.arena import Arena
+from worldledger_chess.arena.settings import MAX_GAMES, WATCH_IDLE, ArenaSettings
 
 if TYPE_CHECKING:
     from worldledger_chess.arena import LiveGame
+
+
+# -- the settings of the service for games of chess -------------------------------------------------------
+
+
+class ChessSettings(BaseSettings):
+    """Settings from ``WORLDLEDGER_…`` variables, beside those of `worldledger_service.settings`."""
+
+    model_config = SettingsConfigDict(env_prefix="WORLDLEDGER_", extra="ignore", frozen=True)
+
+    max_games: int = Field(
+        default=MAX_GAMES,
+        ge=1,
+        description="Most games of chess that one process keeps in memory; others are read again.",
+    )
+    watch_idle: float = Field(
+        default=WATCH_IDLE,
+        gt=0,
+        description="Seconds of silence after which the WebSocket of a game's watcher is closed.",
+    )
+
+
+def arena_settings() -> ArenaSettings:
+    """Return the settings of the service's arena. Raises SimulationError for a variable that makes no sense."""
+    try:
+        return ArenaSettings(**ChessSettings().model_dump())
+    except ValidationError as error:
+        raise refusal(error) from None
 
 
 # -- metrics of the live games of a process, for Prometheus ------------------------------------------------------

@@ -40,8 +40,7 @@ from worldledger_chess.arena.table import Table
 from worldledger_chess.arena.writing import Writing
 from worldledger_chess.rules import RULESET as CHESS
 from worldledger_chess.rules.agents import Agent, AgentStats
-from worldledger_chess.rules.deciding import automatic_end
-from worldledger_chess.rules.endings import WINS, Player
+from worldledger_chess.rules.endings import WINS, Player, automatic_end
 from worldledger_chess.rules.entities import GameSession
 from worldledger_chess.rules.live import LIVE, LiveConfig, limit_of
 from worldledger_chess.rules.positions import UNREADABLE, position

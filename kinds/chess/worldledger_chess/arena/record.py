@@ -23,8 +23,7 @@ from worldledger.lru import Lru
 from worldledger.rulesets.base import Ruleset
 from worldledger_chess.arena.events import GameEvent, event_of
 from worldledger_chess.arena.players import Position
-from worldledger_chess.rules.deciding import automatic_end
-from worldledger_chess.rules.endings import Ending, Player
+from worldledger_chess.rules.endings import Ending, Player, automatic_end
 from worldledger_chess.rules.entities import Move, moves_of
 from worldledger_chess.rules.live import LiveConfig
 from worldledger_chess.rules.positions import UNREADABLE, position

@@ -17,7 +17,7 @@ import structlog
 
 from worldledger.errors import SimulationError
 from worldledger_chess.arena.players import RandomPlayer
-from worldledger_chess.rules.deciding import resignation, timed_out
+from worldledger_chess.rules.endings import resignation, timed_out
 
 if TYPE_CHECKING:
     from worldledger_chess.arena.record import Record

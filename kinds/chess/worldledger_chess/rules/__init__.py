@@ -24,8 +24,7 @@ from worldledger.rulesets.base import Ruleset
 from worldledger.world import WorldState
 from worldledger_chess.rules import rules, state
 from worldledger_chess.rules.agents import Agent, AgentSpec, AgentStats
-from worldledger_chess.rules.deciding import automatic_end, resignation, timed_out
-from worldledger_chess.rules.endings import Ending
+from worldledger_chess.rules.endings import Ending, automatic_end, resignation, timed_out
 from worldledger_chess.rules.fens import board_of, is_uci, read_fen, replayed
 from worldledger_chess.rules.live import LIVE, LiveConfig, opening_effects
 from worldledger_chess.rules.moves import move_number

@@ -31,8 +31,7 @@ from worldledger.intents import SUBMIT_INTENT, registration_draft
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
 from worldledger_chess.rules.agents import AgentSpec
-from worldledger_chess.rules.deciding import automatic_end
-from worldledger_chess.rules.endings import OTHER, Player
+from worldledger_chess.rules.endings import OTHER, Player, automatic_end
 from worldledger_chess.rules.fens import MAX_FEN, read_fen
 from worldledger_chess.rules.positions import STANDARD, position
 from worldledger_chess.rules.tags import status_text

@@ -20,7 +20,7 @@ from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 if TYPE_CHECKING:
     from worldledger.variables import VariableDefinition
     from worldledger_simulation.rules.config import SimulationConfig
-    from worldledger_simulation.rules.configuring.converting import Conversion
+    from worldledger_simulation.rules.converting import Conversion
     from worldledger_simulation.rules.strict_yaml import Document
 
 
@@ -211,7 +211,7 @@ def convert_config(
     Example:
         worldledger config convert llm_economic.yaml -o economy.yaml
     """
-    from worldledger_simulation.rules.configuring.converting import converted  # noqa: PLC0415
+    from worldledger_simulation.rules.converting import converted  # noqa: PLC0415
 
     try:
         document = read_configuration(file)

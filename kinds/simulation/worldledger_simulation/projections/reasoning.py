@@ -10,7 +10,7 @@ from worldledger_projections.base import AppendingWorld, Column, Projection, Row
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.world import state_text
-from worldledger_simulation.projections.course import KINDS, Course
+from worldledger_simulation.projections.turns import KINDS, Course
 from worldledger_simulation.rules.words import REASONING_RECORDED, read_agent, read_reasoning
 
 

@@ -2,25 +2,30 @@
 
 Source: docs/reference/contracts.md, "Variables" and "Observability"; docs/reference/simulations.md.
 
-- ``config.py``, ``configuring``: the configuration that a researcher writes, and reading it
+- ``config.py``, ``sections.py``: the configuration that a researcher writes, and reading it; ``converting.py``: from
+  those of llm-sim
 - ``words.py``: the kinds of effects, and reading their payloads
 - ``handlers.py``: how effects change the state (evolve)
 - ``checks.py``, ``models.py``: what is refused before it becomes an effect (decide), by typed models
 - ``checkpoint.py``: the typed view of the state, and its file
-- ``opening.py``: how a simulation begins
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
-from worldledger.effects import EffectDraft, own_draft
-from worldledger.errors import InvalidConfigError
+from worldledger.canonical import canonical_json
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, own_draft
+from worldledger.errors import InvalidConfigError, Problem
+from worldledger.intents import registration_draft
 from worldledger.moments import Unit
+from worldledger.names import namesakes, taken
+from worldledger.observability import MatrixPolicy
 from worldledger.observation import ObservationPolicy
+from worldledger.policies import policy_spec
 from worldledger.rulesets.base import Knowing, Ruleset
 from worldledger.rulesets.reading import change_of
 from worldledger.world import WorldState
@@ -29,8 +34,9 @@ from worldledger_simulation.rules.checkpoint import Checkpoint, SimulationState
 from worldledger_simulation.rules.checks import CHECKS
 from worldledger_simulation.rules.config import SimulationConfig, load_config, new_config
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError
-from worldledger_simulation.rules.opening import opening_effects, policy_for
 from worldledger_simulation.rules.words import (
+    AGENT_ADDED,
+    AGENT_PAUSED,
     AGENT_STATE_CHANGED,
     GLOBAL,
     GLOBAL_STATE_CHANGED,
@@ -41,6 +47,72 @@ from worldledger_simulation.rules.words import (
     TURN_STARTED,
     UNOBSERVED,
 )
+
+# -- how a simulation begins: its initial values and its agents, as the effects that follow the genesis
+
+
+#: Most canonical bytes of the agents in SimulationStarted; the others are added by AgentAdded.
+_ROOM: Final = 512 * 1024
+#: Most canonical bytes of its whole payload: an effect has at most 1 MiB, including the members around its payload.
+_WHOLE: Final = 1016 * 1024
+
+
+def opening_effects(
+    config: SimulationConfig, *, world_uuid: str, checkpoint: Mapping[str, Any] | None
+) -> Sequence[EffectDraft]:
+    """Return SimulationStarted with every initial value, and the registration of each agent.
+
+    Raises InvalidSimulationConfigError for a checkpoint that does not fit the configuration.
+    """
+    begun: dict[str, Any]
+    if checkpoint is None:
+        begun = {"turn": 0, "agents": config.initial_agents(), "global_state": config.initial_global()}
+    else:
+        begun = Checkpoint.read(checkpoint, config).beginning()
+        problems = [Problem(("agents", name), taken(name, other)) for name, other in namesakes(begun["agents"])]
+        if problems:
+            raise InvalidSimulationConfigError(problems)
+    drafts = list(_first_values(begun))
+    for agent in config.agents:
+        if agent.name in begun["agents"]:
+            policy = policy_for(agent.name, config).for_world(world_uuid)
+            drafts.append(registration_draft(agent.name, policy_spec(policy), agent.permissions, agent.weight))
+    return drafts
+
+
+def _first_values(begun: dict[str, Any]) -> Iterator[EffectDraft]:
+    """Return the effects with the initial values: one, or more if one would be too large."""
+    agents: dict[str, Any] = begun["agents"]
+    room = min(_ROOM, _WHOLE - len(canonical_json({**begun, "agents": {}})))
+    sizes = accumulate(len(canonical_json({name: agent})) for name, agent in agents.items())
+    first = {name: agent for (name, agent), size in zip(agents.items(), sizes, strict=True) if size <= room}
+    paused: dict[str, int | None] = begun.get("paused", {})
+    payload = {**begun, "agents": first}
+    if paused:
+        payload["paused"] = {name: turn for name, turn in paused.items() if name in first}
+    yield _draft(SIMULATION_STARTED, payload)
+    for name in [name for name in agents if name not in first]:
+        yield _draft(AGENT_ADDED, {"agent_id": name, "state": agents[name]})
+        if name in paused:
+            # No turn is open, so the turns of a pause begin with the next one; an agent resumed in that one needs no
+            # pause.
+            turns = None if paused[name] is None else paused[name] - begun["turn"] - 1
+            if turns is None or turns > 0:
+                yield _draft(AGENT_PAUSED, {"agent_id": name, "turns": turns})
+
+
+def _draft(kind: str, payload: dict[str, Any]) -> EffectDraft:
+    return {"kind": kind, "payload": payload, "source_id": SERVICE_SOURCE, "schema_version": SCHEMA_VERSION}
+
+
+def policy_for(agent_id: str, config: SimulationConfig) -> ObservationPolicy:
+    """Return an agent's policy: its row of the observability matrix; it sees everything if there is none."""
+    if config.observability is None or not config.observability.enabled:
+        return ObservationPolicy()
+    return MatrixPolicy.of(
+        config.observability, agent_id, config.state_variables.agent_vars, config.state_variables.global_vars
+    )
+
 
 __all__ = [
     "RULESET",

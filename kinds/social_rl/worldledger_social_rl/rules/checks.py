@@ -25,8 +25,7 @@ from worldledger.errors import IllegalEffectError
 from worldledger.rulesets.base import Check
 from worldledger.world import WorldState
 from worldledger_social_rl.rules import words
-from worldledger_social_rl.rules.faults import Fault, field_faults
-from worldledger_social_rl.rules.fields import Field
+from worldledger_social_rl.rules.fields import Fault, Field, field_faults
 from worldledger_social_rl.rules.models import (
     META,
     ROUND,

@@ -11,7 +11,7 @@ from worldledger.errors import InvalidConfigError
 from worldledger.intents import registration_draft
 from worldledger.policies import policy_spec
 from worldledger_social_rl.rules import words
-from worldledger_social_rl.rules.faults import Fault, field_faults
+from worldledger_social_rl.rules.fields import Fault, field_faults
 from worldledger_social_rl.rules.models import META
 from worldledger_social_rl.rules.policy import policy_of
 from worldledger_social_rl.rules.rounds import meta_payload

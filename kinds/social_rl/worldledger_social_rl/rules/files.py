@@ -17,8 +17,7 @@ from typing import Any
 from worldledger.canonical import child, gate, parse_text
 from worldledger.errors import FileRefusedError, InvalidEffectError
 from worldledger_social_rl.rules.errors import InvalidRunError
-from worldledger_social_rl.rules.faults import refuse
-from worldledger_social_rl.rules.fields import SCHEMA_VERSION, FrameworkOption
+from worldledger_social_rl.rules.fields import SCHEMA_VERSION, FrameworkOption, refuse
 from worldledger_social_rl.rules.models import ExperimentMeta, RoundResult, round_faults
 from worldledger_social_rl.rules.words import MARKED
 

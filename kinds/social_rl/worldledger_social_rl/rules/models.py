@@ -14,13 +14,13 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from worldledger.canonical import MAX_DEPTH, child
-from worldledger_social_rl.rules.faults import Fault, field_faults, refuse
 from worldledger_social_rl.rules.fields import (
     SCHEMA_VERSION,
     AdaptationType,
     AgentId,
     Amount,
     Count,
+    Fault,
     FrameworkOption,
     IfSaid,
     LeftOut,
@@ -33,8 +33,10 @@ from worldledger_social_rl.rules.fields import (
     Share,
     Texts,
     Word,
+    field_faults,
     fields_of,
     marks_of,
+    refuse,
 )
 
 

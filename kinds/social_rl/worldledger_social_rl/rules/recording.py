@@ -31,8 +31,7 @@ from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import InvalidEffectError
 from worldledger_social_rl.rules import words
 from worldledger_social_rl.rules.errors import InvalidRunError
-from worldledger_social_rl.rules.faults import Fault, Judge, Notice, field_faults
-from worldledger_social_rl.rules.fields import is_naive
+from worldledger_social_rl.rules.fields import Fault, Judge, Notice, field_faults, is_naive
 from worldledger_social_rl.rules.models import ADAPTATION, FEEDBACK, MESSAGE, META, POLICY_STATE, policy_faults
 from worldledger_social_rl.rules.rounds import Drafting, round_drafts
 from worldledger_social_rl.rules.words import EXTRA, META_FILE, NAME, PARTS, PARTS_FIELD, POLICY_FILE

@@ -14,8 +14,16 @@ from worldledger.canonical import MAX_INT, canonical_json, child
 from worldledger.drafts import MAX_WORD, json_name
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
 from worldledger_social_rl.rules import words
-from worldledger_social_rl.rules.faults import Fault, Judge, field_faults
-from worldledger_social_rl.rules.fields import LATEST_SECONDS, MESSAGE_ROLES, is_naive, required_of, types_of
+from worldledger_social_rl.rules.fields import (
+    LATEST_SECONDS,
+    MESSAGE_ROLES,
+    Fault,
+    Judge,
+    field_faults,
+    is_naive,
+    required_of,
+    types_of,
+)
 from worldledger_social_rl.rules.models import (
     ADAPTATION,
     FEEDBACK,

@@ -11,12 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from worldledger.errors import dotted
-from worldledger_simulation.rules.configuring.sections import (
-    AgentConfig,
-    EngineConfig,
-    SimulationSettings,
-    ValidatorConfig,
-)
+from worldledger_simulation.rules.sections import AgentConfig, EngineConfig, SimulationSettings, ValidatorConfig
 
 _CHECKED: Final = ValidatorConfig().type
 _INITIAL: Final = "initial_"

@@ -1,4 +1,4 @@
-"""What is said of games of chess: who won, who tried what is illegal, how long players thought and games were."""
+"""What a report says of games of chess."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""What a report says of games of chess."""

@@ -1,1 +1,0 @@
-"""The part of reports about simulations."""

@@ -1,1 +1,0 @@
-"""Importing simulations into the store, and finding parts of them."""
