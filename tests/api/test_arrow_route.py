@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import worldledger_service.api.reading
-from worldledger_service.arrow import extras
+from worldledger_service.arrow import pool
 
 from worldledger.errors import ExtraMissingError
 
@@ -104,7 +104,7 @@ async def test_a_service_without_arrow_says_what_to_install(
     assert "pip install 'worldledger[analytics]'" in refused["detail"]
     assert (await client.get("/v1/effects")).status_code == 200
     error = ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow.lib")
-    with pytest.raises(ExtraMissingError), extras.needed():
+    with pytest.raises(ExtraMissingError), pool.needed():
         raise error
 
 

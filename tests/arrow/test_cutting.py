@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worldledger_service.arrow import cutting
-from worldledger_service.arrow.cutting import SCHEMA, Cutter
+from worldledger_service.arrow import reading
+from worldledger_service.arrow.reading import SCHEMA, Cutter
 
 from tests.rules.values import GOOD_JSON
 from worldledger.errors import TamperedError
@@ -141,13 +141,13 @@ def test_what_is_cut_is_what_parsing_gives(effects: list[dict[str, Any]]) -> Non
 def test_rows_that_may_be_cut_wrongly_leave_the_others_to_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a source's facts that look like the end of a payload are read value by value."""
     slow: list[int] = []
-    read = cutting._cut_slowly
+    read = reading._cut_slowly
 
     def noted(some: pa.RecordBatch) -> dict[str, Any]:
         slow.extend(some["global_seq"].to_pylist())
         return read(some)
 
-    monkeypatch.setattr(cutting, "_cut_slowly", noted)
+    monkeypatch.setattr(reading, "_cut_slowly", noted)
     effects = [
         effect(1, source_metadata={"intent": "Speak", "context_seq": 0}),
         effect(2, source_metadata=LOOKALIKE),

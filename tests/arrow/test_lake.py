@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from worldledger_service.arrow.choosing import choose
 from worldledger_service.arrow.connections import Connections
+from worldledger_service.arrow.lake import effects
 from worldledger_service.arrow.lake import effects as lake_effects
-from worldledger_service.arrow.lake import files
 from worldledger_service.arrow.lake.effects import NO_VALUE
 from worldledger_service.arrow.lake.exporting import Summary, export_lake
-from worldledger_service.arrow.lake.manifest import Choice, Manifest
+from worldledger_service.arrow.lake.folder import Choice, Manifest
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
@@ -172,8 +172,8 @@ async def test_row_groups_and_files_are_of_bounded_size(
     store: Store, export: Export, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file begins anew after so many effects, a row group after so many rows or bytes; together they have all."""
-    monkeypatch.setattr(files, "GROUP_ROWS", 8)
-    monkeypatch.setattr(files, "GROUP_BYTES", 2000)
+    monkeypatch.setattr(effects, "GROUP_ROWS", 8)
+    monkeypatch.setattr(effects, "GROUP_BYTES", 2000)
     monkeypatch.setattr(lake_effects, "MOST", 20)
     await _world(store, "a", 49)
     await export()

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from worldledger_service.arrow.connections import Connections
 from worldledger_service.arrow.lake.exporting import export_lake
-from worldledger_service.arrow.lake.manifest import Choice, Manifest
+from worldledger_service.arrow.lake.folder import Choice, Manifest
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store

@@ -12,8 +12,7 @@ from shutil import rmtree
 from typing import Any, Final
 
 import pytest
-from worldledger_service.arrow.lake.folder import opened
-from worldledger_service.arrow.lake.manifest import EffectsPart, LakeView, LakeWorld, Manifest, Part
+from worldledger_service.arrow.lake.folder import EffectsPart, LakeView, LakeWorld, Manifest, Part, opened
 
 from worldledger.errors import SimulationError
 

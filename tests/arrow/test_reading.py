@@ -14,8 +14,7 @@ import pytest
 from worldledger_service.arrow import reading
 from worldledger_service.arrow.choosing import choose
 from worldledger_service.arrow.connections import Connections, Session
-from worldledger_service.arrow.cutting import SCHEMA
-from worldledger_service.arrow.reading import Effects
+from worldledger_service.arrow.reading import SCHEMA, Effects
 from worldledger_service.store import Store
 
 from tests.store.helpers import draft, start

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import asyncpg
 from worldledger_service.report.blocks import Report
-from worldledger_service.report.making import make_report
+from worldledger_service.report.experiment import make_report
 from worldledger_service.report.page import write_page
 
 

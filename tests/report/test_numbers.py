@@ -9,7 +9,7 @@ from collections.abc import Callable
 import asyncpg
 import pytest
 from worldledger_chess import report as chess
-from worldledger_service.report import making
+from worldledger_service.report import experiment
 from worldledger_service.report.blocks import Report
 from worldledger_service.report.snapshot import snapshot
 from worldledger_simulation import report as simulation
@@ -268,6 +268,6 @@ def test_a_database_without_worlds_or_tables(make_database: Callable[..., str]) 
 def test_questions_are_counted(ledger: str) -> None:
     """Who shows progress is told of each question, and about as many come as are expected."""
     asked: list[int] = []
-    asyncio.run(making.make_report(ledger, ODD, asked=asked.append))
+    asyncio.run(experiment.make_report(ledger, ODD, asked=asked.append))
     assert asked == [*range(1, len(asked) + 1)]
-    assert len(asked) <= making.QUESTIONS
+    assert len(asked) <= experiment.QUESTIONS

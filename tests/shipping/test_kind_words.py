@@ -123,7 +123,6 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
         "turn",
     ): "a member of `view --json` since before there were other units",
     ("service/worldledger_service/arrow/lake/folder.py", "moves"): _PLAIN,
-    ("service/worldledger_service/arrow/lake/manifest.py", "moves"): _PLAIN,
     ("service/worldledger_service/database/embedded/accounts.py", "sandbox"): _PLAIN,
     ("service/worldledger_service/database/guards.py", "turn"): _PLAIN,
     ("service/worldledger_service/runtime/scheduling.py", "turn"): _PLAIN,

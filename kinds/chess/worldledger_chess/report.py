@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from worldledger_service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table, figures_first
-from worldledger_service.report.charts import Bars, Histogram, Part, Span, Spans
-from worldledger_service.report.steps import edges, step_of, steps_for
+from worldledger_service.report.charts import Bars, Histogram, Part, Span, Spans, edges, step_of, steps_for
 from worldledger_service.report.wording import counted, seconds, share
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from worldledger_service.report.blocks import Block, Column, Figure, KindSection, Note, Section, Table
-from worldledger_service.report.charts import Line, Lines
+from worldledger_service.report.charts import Line, Lines, step_of
 from worldledger_service.report.queries import within
-from worldledger_service.report.steps import step_of
 from worldledger_service.report.wording import counted, number
 
 if TYPE_CHECKING:

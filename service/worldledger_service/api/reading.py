@@ -41,7 +41,7 @@ from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.streaming import Stream
 from worldledger_service.arrow.choosing import WorldSpan, choose
-from worldledger_service.arrow.extras import needed
+from worldledger_service.arrow.pool import needed
 from worldledger_service.runtime.following import Tail
 from worldledger_service.store import WorldRecord
 
@@ -457,8 +457,8 @@ def _arrow(
 ) -> AsyncGenerator[bytes, None]:
     effects = found.arrow.effects()
     with needed():
-        from worldledger_service.arrow.cutting import SCHEMA  # noqa: PLC0415 - large, and not always installed
         from worldledger_service.arrow.ipc import encoded  # noqa: PLC0415
+        from worldledger_service.arrow.reading import SCHEMA  # noqa: PLC0415 - large, and not always installed
 
     return encoded(SCHEMA, effects.batches(spans, kind=kind, source_id=source_id))
 

@@ -20,7 +20,7 @@ from worldledger_service.api.problems import encode
 from worldledger_service.api.reading import ARROW, accepts_arrow, begun, until_stopped
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.streaming import Stream
-from worldledger_service.arrow.extras import needed
+from worldledger_service.arrow.pool import needed
 from worldledger_service.database.analytics import cookbook
 from worldledger_service.database.analytics.asking import ask
 from worldledger_service.database.engine import connect_pool
@@ -240,8 +240,11 @@ async def _json(found: Services, question: _Question) -> AsyncGenerator[bytes, N
 
 async def _arrow(found: Services, question: _Question) -> AsyncGenerator[bytes, None]:
     with needed():
-        from worldledger_service.arrow.answers import batch_of, schema_of  # noqa: PLC0415 - large, and not always installed
-        from worldledger_service.arrow.ipc import Encoder  # noqa: PLC0415
+        from worldledger_service.arrow.ipc import (  # noqa: PLC0415 - large, and not always installed
+            Encoder,
+            batch_of,
+            schema_of,
+        )
 
     async with (
         found.sql.connection() as connection,

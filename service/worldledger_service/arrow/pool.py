@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
-from worldledger_service.arrow.extras import needed
+from worldledger.errors import ExtraMissingError
 
 if TYPE_CHECKING:
     from worldledger_service.arrow.connections import Connections
     from worldledger_service.arrow.reading import Effects
+
+
+# -- the check for the extra that Arrow needs -------------------------------------------------------------
+
+
+_EXTRA: Final = "analytics"
+_PACKAGES: Final = {
+    "pyarrow": "pyarrow",
+    "adbc_driver_manager": "adbc-driver-manager",
+    "adbc_driver_postgresql": "adbc-driver-postgresql",
+}
+
+
+@contextmanager
+def needed() -> Iterator[None]:
+    """Wrap imports that need the extra. Raises ExtraMissingError, which says what to install, if it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = _PACKAGES.get((error.name or "").partition(".")[0])
+        if package is None:
+            raise
+        raise ExtraMissingError.of(package, _EXTRA) from error
 
 
 class ArrowPool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from worldledger.errors import InvalidNameError, MomentNotFoundError, SimulationError, TamperedError
-from worldledger_service.arrow.extras import needed
+from worldledger_service.arrow.pool import needed
 from worldledger_service.cli.connect import Target, database, opened, target, with_store
 from worldledger_service.cli.files import require_none, written_whole
 from worldledger_service.cli.moments import Moment, first_seq_from, moment_rule, read_moment
@@ -210,7 +210,7 @@ def _export_lake(where: Target, place: Path, asked: _Asked, *, quiet: bool) -> S
     with needed():
         from worldledger_service.arrow.connections import Connections  # noqa: PLC0415 - large, and not always installed
         from worldledger_service.arrow.lake.exporting import export_lake  # noqa: PLC0415
-        from worldledger_service.arrow.lake.manifest import Choice  # noqa: PLC0415
+        from worldledger_service.arrow.lake.folder import Choice  # noqa: PLC0415
 
     async def work(url: str) -> Summary:
         async with opened(url, where.settings) as store:

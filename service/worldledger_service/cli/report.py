@@ -75,7 +75,7 @@ def report(
 
 
 async def _read(url: str, experiment: str, tell: Tell) -> Report:
-    from worldledger_service.report.making import QUESTIONS, make_report  # noqa: PLC0415 - slow to load; `--help` needs none of it
+    from worldledger_service.report.experiment import QUESTIONS, make_report  # noqa: PLC0415 - slow to load; `--help` needs none of it
 
     return await make_report(url, experiment, asked=_telling(tell, QUESTIONS, "questions"))
 

@@ -192,14 +192,14 @@ class _Parquet:
     """A Parquet file: zstd, row groups of about 120,000 rows."""
 
     def __init__(self, write: Write) -> None:
-        from worldledger_service.arrow.extras import needed  # noqa: PLC0415
+        from worldledger_service.arrow.pool import needed  # noqa: PLC0415
 
         with needed():
             import pyarrow as pa  # noqa: PLC0415 - large, and not always installed
             import pyarrow.parquet as pq  # noqa: PLC0415
 
-            from worldledger_service.arrow import answers  # noqa: PLC0415
-        self._pa, self._pq, self._answers = pa, pq, answers
+            from worldledger_service.arrow import ipc  # noqa: PLC0415
+        self._pa, self._pq, self._answers = pa, pq, ipc
         self._sink = _Sink(write)
         self._waiting: list[Any] = []
         self._count = 0

@@ -15,8 +15,7 @@ from worldledger.near import meant, near
 from worldledger_service.arrow.choosing import ChosenWorld, WorldSpan
 from worldledger_service.arrow.connections import Connections, Session, literal
 from worldledger_service.arrow.lake.effects import EffectFiles
-from worldledger_service.arrow.lake.folder import LakeFolder, opened
-from worldledger_service.arrow.lake.manifest import Choice, LakeView, LakeWorld, Manifest, Part
+from worldledger_service.arrow.lake.folder import Choice, LakeFolder, LakeView, LakeWorld, Manifest, Part, opened
 from worldledger_service.arrow.lake.views import (
     Sources,
     ViewOfDatabase,

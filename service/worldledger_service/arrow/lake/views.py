@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from worldledger_service.arrow.connections import Session, literal
-from worldledger_service.arrow.lake.files import ParquetFile
-from worldledger_service.arrow.lake.folder import LakeFolder
-from worldledger_service.arrow.lake.manifest import LakeWorld, Part
+from worldledger_service.arrow.lake.effects import ParquetFile
+from worldledger_service.arrow.lake.folder import LakeFolder, LakeWorld, Part
 
 if TYPE_CHECKING:
     from worldledger_service.arrow.choosing import WorldSpan

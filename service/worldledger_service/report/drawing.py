@@ -28,6 +28,6 @@ def draw(chart: Chart, *, id: str, title: str) -> str:  # noqa: A002 - it is the
     says of itself are for who cannot see it. Raises ExtraMissingError without matplotlib.
     """
     require_drawing()
-    from worldledger_service.report.drawing.svg import draw_svg  # noqa: PLC0415
+    from worldledger_service.report.svg import draw_svg  # noqa: PLC0415
 
     return draw_svg(chart, id=id, title=title)
