@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from worldledger_service.cli import layout
+from worldledger_service.cli import output
 
 from .conftest import Cli
 from .helpers import BAZAAR, record, say
@@ -117,7 +117,7 @@ def test_no_line_is_wider_than_the_screen(
         monkeypatch.setattr("worldledger_service.cli.why.screen_width", lambda: columns)
     lines = on("why", "chained", str(chained), "--depth", "100").out.splitlines()[1:]
     assert len(lines) == 60
-    assert max(map(layout.width, lines)) <= most
+    assert max(map(output.width, lines)) <= most
 
 
 def test_what_is_not_looked_at_is_said(on: Cli, chained: int) -> None:

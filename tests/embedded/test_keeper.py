@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from worldledger_service.database.embedded import attach, keeper, status, stop
+from worldledger_service.database.embedded import attach, client, status, stop
 
 from .helpers import gone, sql, wait_for
 
@@ -54,15 +54,15 @@ class _Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        look = keeper.Keeper._was_killed
+        look = client.Keeper._was_killed
 
-        def counted(watching: keeper.Keeper) -> bool:
+        def counted(watching: client.Keeper) -> bool:
             found = look(watching)
             self.count += 1
             return found
 
-        monkeypatch.setattr(keeper, "_LOOK_SECONDS", 0.005)
-        monkeypatch.setattr(keeper.Keeper, "_was_killed", counted)
+        monkeypatch.setattr(client, "_LOOK_SECONDS", 0.005)
+        monkeypatch.setattr(client.Keeper, "_was_killed", counted)
 
     def wait_for_more(self) -> None:
         """Wait until the keeper has looked some more times."""

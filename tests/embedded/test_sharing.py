@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from worldledger_service.database.embedded import EmbeddedServer, attach, remove, status, stop
-from worldledger_service.database.embedded.locks import FileLock
+from worldledger_service.database.embedded.home import FileLock
 
 from worldledger.errors import EmbeddedServerError
 

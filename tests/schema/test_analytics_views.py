@@ -10,9 +10,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 from worldledger_service.database import guards
-from worldledger_service.database.analytics.kinds import SYSTEM
-from worldledger_service.database.analytics.schema import VERSION
-from worldledger_service.database.analytics.views import VIEWS
+from worldledger_service.database.analytics.views import SYSTEM, VERSION, VIEWS
 
 from worldledger.observability.noise import noise_of
 

@@ -10,7 +10,7 @@ from worldledger_projections.tables import Table
 from worldledger_service.cli.connect import make_views
 from worldledger_service.database import schema
 from worldledger_service.database.catalogue import compare, expected
-from worldledger_service.database.checking import mendable
+from worldledger_service.database.schema import mendable
 from worldledger_service.database.view_checks import planted, strangers, view_findings
 from worldledger_service.projecting.builds import set_views
 from worldledger_service.settings import Settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from worldledger_service.database import checking, schema
+from worldledger_service.database import schema
 from worldledger_service.database.analytics import of_kinds
 
 from worldledger.errors import InvalidKindError, StoreUnavailableError
@@ -70,7 +70,7 @@ def fair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fair:
 
 async def _check(url: str) -> list[str]:
     """Return the findings, but those of the server, and of the database that the template's copy is."""
-    return [line for line in await checking.check(url) if not line.startswith(("setting ", "reader: "))]
+    return [line for line in await schema.check(url) if not line.startswith(("setting ", "reader: "))]
 
 
 async def _found(url: str) -> list[str]:

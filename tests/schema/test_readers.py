@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from worldledger_service.database import checking, readers, schema
+from worldledger_service.database import readers, schema
 
 from .helpers import connected, with_user
 
@@ -126,7 +126,7 @@ async def test_what_no_privilege_forbids_is_noted(logins: dict[str, str], databa
     name = logins["reader"].split("//")[1].split(":")[0]
 
     async def noted() -> list[str]:
-        return [line for line in await checking.notes(database_url) if line.startswith(name)]
+        return [line for line in await schema.notes(database_url) if line.startswith(name)]
 
     assert await noted() == [
         (

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 from worldledger_service.database import guards, readers, verification
-from worldledger_service.database.analytics import schema
+from worldledger_service.database.analytics import views
 
 _FILES: Final = {
     "turn": [guards.turn()],
@@ -16,7 +16,7 @@ _FILES: Final = {
     "tables": guards.statements("tables"),
     "version_table": guards.statements("version_table"),
     "verification": verification.statements(),
-    "analytics": schema.statements(),
+    "analytics": views.statements(),
     "readers": [readers.bounds()],
 }
 

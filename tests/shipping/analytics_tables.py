@@ -15,8 +15,7 @@ from worldledger_projections.registry import known
 from worldledger_projections.tables import further_views
 from worldledger_service.database import catalogue
 from worldledger_service.database.analytics.cookbook import queries
-from worldledger_service.database.analytics.kinds import SYSTEM
-from worldledger_service.database.analytics.views import VIEWS
+from worldledger_service.database.analytics.views import SYSTEM, VIEWS
 
 from tests.schema.views_of_kinds import views_of_kinds
 

@@ -12,10 +12,21 @@ from worldledger.errors import NotComparableError
 from worldledger.moments import AUTO
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.files import require_none, written_whole
-from worldledger_service.cli.layout import Piece, cut, put_lines, shown, table
 from worldledger_service.cli.naming import find_world, no_experiment
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
-from worldledger_service.cli.output import counted, effects, plain, progress_bar, put_bytes, say
+from worldledger_service.cli.output import (
+    Piece,
+    counted,
+    cut,
+    effects,
+    plain,
+    progress_bar,
+    put_bytes,
+    put_lines,
+    say,
+    shown,
+    table,
+)
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord

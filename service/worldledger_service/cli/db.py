@@ -66,7 +66,7 @@ def check_database(
     Example:
         worldledger db check --database-url postgresql://me@localhost/worldledger
     """
-    from worldledger_service.database.checking import check, mendable, notes  # noqa: PLC0415
+    from worldledger_service.database.schema import check, mendable, notes  # noqa: PLC0415
 
     where = target(ctx, database_url, home, own_projections=own(projection))
     with database(where, upgrade=False) as url:

@@ -15,9 +15,8 @@ import typer
 from worldledger.errors import SimulationError
 from worldledger.kinds import GROUP, Kind, installed
 from worldledger_service.cli.connect import database, target, with_store
-from worldledger_service.cli.layout import put_rows
 from worldledger_service.cli.options import DatabaseUrl, Home, Json
-from worldledger_service.cli.output import json_list, plain, put
+from worldledger_service.cli.output import json_list, plain, put, put_rows
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:

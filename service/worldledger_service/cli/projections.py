@@ -19,11 +19,10 @@ import typer
 from worldledger.aio import first_of, running
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.cli.connect import Target, database, opened, own, target
-from worldledger_service.cli.layout import put_rows
 from worldledger_service.cli.moments import shown_duration
 from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Json, OwnProjections, Quiet
-from worldledger_service.cli.output import Tell, counted, effects, json_list, plain, progress_bar, put, say
+from worldledger_service.cli.output import Tell, counted, effects, json_list, plain, progress_bar, put, put_rows, say
 from worldledger_service.garbage import relax_gc
 from worldledger_service.running import run_blocking
 

@@ -17,7 +17,6 @@ import typer
 from worldledger.aio import all_of
 from worldledger.errors import StoreUnavailableError, TamperedError
 from worldledger_service.cli.connect import Target, database, opened, target, typed, with_store
-from worldledger_service.cli.layout import Piece, put_lines, screen_width, shown
 from worldledger_service.cli.log import read_effect
 from worldledger_service.cli.moments import (
     Moment,
@@ -30,7 +29,20 @@ from worldledger_service.cli.moments import (
 )
 from worldledger_service.cli.naming import find_world, not_found, whole_names
 from worldledger_service.cli.options import DatabaseUrl, Home
-from worldledger_service.cli.output import Tell, counted, json_list, plain, progress_bar, put, put_bytes, say
+from worldledger_service.cli.output import (
+    Piece,
+    Tell,
+    counted,
+    json_list,
+    plain,
+    progress_bar,
+    put,
+    put_bytes,
+    put_lines,
+    say,
+    screen_width,
+    shown,
+)
 from worldledger_service.cli.workers import CONNECTIONS, processors, share_out
 from worldledger_service.running import run_blocking
 

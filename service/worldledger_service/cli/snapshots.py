@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.layout import put_rows
 from worldledger_service.cli.moments import HEAD, At, one_moment, seq_of
 from worldledger_service.cli.naming import exact_world, whole_name
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
-from worldledger_service.cli.output import effects, json_list, progress_bar, put, put_bytes, say
+from worldledger_service.cli.output import effects, json_list, progress_bar, put, put_bytes, put_rows, say
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -23,9 +23,8 @@ from worldledger.errors import (
 from worldledger.near import meant, near
 from worldledger_service.cli.connect import database, target
 from worldledger_service.cli.files import written_whole
-from worldledger_service.cli.layout import cut, fitted, put_rows, screen_width, width
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
-from worldledger_service.cli.output import plain, put, put_bytes, say
+from worldledger_service.cli.output import cut, fitted, plain, put, put_bytes, put_rows, say, screen_width, width
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import typer
 from worldledger.kinds import installed
 from worldledger_service.cli.compare import differing_fields
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.layout import Piece, fields, put_lines, shown, table
 from worldledger_service.cli.log import read_effect
 from worldledger_service.cli.moments import (
     At,
@@ -32,7 +31,18 @@ from worldledger_service.cli.moments import (
 )
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Home, OtherPlace, Place, Quiet
-from worldledger_service.cli.output import counted, effects, plain, progress_bar, put_bytes
+from worldledger_service.cli.output import (
+    Piece,
+    counted,
+    effects,
+    fields,
+    plain,
+    progress_bar,
+    put_bytes,
+    put_lines,
+    shown,
+    table,
+)
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.layout import Piece, cut, fields, put_lines, shown, table
 from worldledger_service.cli.moments import (
     At,
     AtSeq,
@@ -22,7 +21,18 @@ from worldledger_service.cli.moments import (
 )
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
-from worldledger_service.cli.output import effects, plain, progress_bar, put_bytes
+from worldledger_service.cli.output import (
+    Piece,
+    cut,
+    effects,
+    fields,
+    plain,
+    progress_bar,
+    put_bytes,
+    put_lines,
+    shown,
+    table,
+)
 
 if TYPE_CHECKING:
     from worldledger.observation import View

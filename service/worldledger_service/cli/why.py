@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.layout import COLUMNS, Piece, cut_line, guide, put_lines, screen_width
 from worldledger_service.cli.moments import moment_rule, place_of, read_moment
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Home, World
-from worldledger_service.cli.output import counted, plain, put_bytes
+from worldledger_service.cli.output import (
+    COLUMNS,
+    Piece,
+    counted,
+    cut_line,
+    guide,
+    plain,
+    put_bytes,
+    put_lines,
+    screen_width,
+)
 
 if TYPE_CHECKING:
     from worldledger.causes import Link, LinkKind, Node, Place

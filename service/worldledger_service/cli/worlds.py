@@ -11,10 +11,23 @@ import typer
 from worldledger.errors import FileRefusedError, InvalidConfigError, InvalidEffectError
 from worldledger.kinds import DEFAULT, parts
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.layout import COLUMNS, Piece, cut_line, guide, put_lines, put_rows, screen_width
 from worldledger_service.cli.naming import exact_world, no_experiment
 from worldledger_service.cli.options import DatabaseUrl, Home, Json, World
-from worldledger_service.cli.output import counted, json_list, plain, put, put_bytes, say
+from worldledger_service.cli.output import (
+    COLUMNS,
+    Piece,
+    counted,
+    cut_line,
+    guide,
+    json_list,
+    plain,
+    put,
+    put_bytes,
+    put_lines,
+    put_rows,
+    say,
+    screen_width,
+)
 
 if TYPE_CHECKING:
     from worldledger.chain import Finding

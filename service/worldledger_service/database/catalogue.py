@@ -2,7 +2,7 @@ r"""What a database's schema really is, read from the catalogue, and how it diff
 
 Migrations, ``create_all`` and Alembic's own comparison see tables and columns. They miss what protects the log:
 triggers and whether they are enabled, privileges, owners, functions, rules. ``catalogue`` lists all of that, one
-line for each fact, the same on every supported version of PostgreSQL; ``checking.py`` compares the list with the file
+line for each fact, the same on every supported version of PostgreSQL; ``schema.py`` compares the list with the file
 ``catalogue.txt``, which travels with the package and is written by
 
     python -m worldledger_service.database.catalogue postgresql://…/A_FRESHLY_MIGRATED_DATABASE \

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from worldledger.errors import StoreUnavailableError
-from worldledger_service.database.failures import DRIVER, LASTING, has_state, passes
-from worldledger_service.database.lock_holders import name_holders
+from worldledger_service.database.failures import DRIVER, LASTING, has_state, name_holders, passes
 from worldledger_service.projecting import statements
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def is_datas_fault(error: BaseException) -> bool:
 async def transaction(pool: Pool, *, begin: str = "begin") -> AsyncIterator[Connection]:
     """Lend a connection in a transaction that ``begin`` opens; the error that ended the block is raised.
 
-    An error because of a lock has a note about its holders (`worldledger_service.database.lock_holders`).
+    An error because of a lock has a note about its holders (`worldledger_service.database.failures`).
     """
     async with pool.acquire() as connection:
         try:

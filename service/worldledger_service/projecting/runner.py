@@ -20,7 +20,7 @@ from worldledger_projections.folds import Folds
 from worldledger_projections.tables import Table
 
 from worldledger.aio import Backoff
-from worldledger_service.database.lock_holders import holders_of
+from worldledger_service.database.failures import holders_of
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.batch import Batches, Counters, Lane
 from worldledger_service.projecting.beginnings import Beginnings

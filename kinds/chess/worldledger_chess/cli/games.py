@@ -11,7 +11,7 @@ from worldledger_service.cli.log import read_effect
 from worldledger.errors import SimulationError
 
 if TYPE_CHECKING:
-    from worldledger_service.cli.layout import Piece
+    from worldledger_service.cli.output import Piece
     from worldledger_service.store import Store, WorldRecord
 
     from worldledger.effects import Effect

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from worldledger_service.cli.connect import database, log_to_stderr, opened, target, typed
-from worldledger_service.cli.layout import put_rows
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
-from worldledger_service.cli.output import Tell, plain, progress_bar, put, put_bytes, say
+from worldledger_service.cli.output import Tell, plain, progress_bar, put, put_bytes, put_rows, say
 from worldledger_service.running import run_blocking
 
 from worldledger.errors import InvalidConfigError, SimulationError

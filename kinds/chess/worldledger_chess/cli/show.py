@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.files import written_whole
-from worldledger_service.cli.layout import Piece, put_lines, shown, table
 from worldledger_service.cli.moments import At, one_moment, place_of
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, World
-from worldledger_service.cli.output import counted, plain, put_bytes
+from worldledger_service.cli.output import Piece, counted, plain, put_bytes, put_lines, shown, table
 
 from worldledger.errors import MomentNotFoundError, SimulationError
 from worldledger_chess.cli.games import board_lines, history_of, require_chess

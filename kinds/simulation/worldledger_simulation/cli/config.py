@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from worldledger_service.cli.files import written_whole
-from worldledger_service.cli.layout import Piece, cut, put_lines, table
 from worldledger_service.cli.options import Quiet
-from worldledger_service.cli.output import Above, counted, plain, put_bytes, say
+from worldledger_service.cli.output import Above, Piece, counted, cut, plain, put_bytes, put_lines, say, table
 
 from worldledger.errors import FileRefusedError, Problem, SimulationError, dotted, summed_up, told
 from worldledger_simulation.rules.errors import InvalidSimulationConfigError

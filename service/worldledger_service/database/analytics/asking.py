@@ -1,7 +1,7 @@
 """The one way in which somebody's query is run, from the command line as over HTTP.
 
 It runs in a read-only transaction that is always rolled back, as the guest, inside of functions that it cannot get out
-of (`worldledger_service.database.analytics.schema`), for a bounded time of the database and up to a bounded number of
+of (`worldledger_service.database.analytics.views`), for a bounded time of the database and up to a bounded number of
 rows. Rows are fetched in batches of bounded size, so that any number of them can be streamed.
 
 Parsing a query runs nothing of it; so its columns are known before anything happens.
@@ -10,21 +10,331 @@ Parsing a query runs nothing of it; so its columns are known before anything hap
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import date, datetime, time
+from decimal import Decimal
 from functools import partial
+from math import isinf, isnan
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import asyncpg
+import orjson
 
-from worldledger.errors import QueryRefusedError, QueryTimeoutError, SchemaVersionError
-from worldledger_service.database.analytics import parameters, refusals
-from worldledger_service.database.analytics.parameters import Marked, Params, Placed
+from worldledger.errors import (
+    QueryRefusedError,
+    QueryTimeoutError,
+    SchemaVersionError,
+    SimulationError,
+    StoreUnavailableError,
+)
+from worldledger.near import near
+from worldledger_service.database.analytics.views import VIEWS
 from worldledger_service.database.failures import FOREIGN
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import Connection, Pool, PooledConnection
+
+
+# -- parameters of a query: found in its text, and put into it as literals of the types that the query wants
+#
+# ``:name`` stands for a parameter with a name, ``$1`` for one by its number. Only the names that are given are looked
+# for, and never in strings, quoted names, comments or behind another colon, so that ``value::text`` and ``a[1:n]``
+# stay what they are.
+#
+# The values go in as literals and not beside the query: it is run inside of a function, which cannot hand on any
+# number of values of any types, and PostgreSQL plans it knowing them.
+
+
+Params: TypeAlias = Mapping[str, Any] | Sequence[Any]
+
+#: Longest query, in characters; its parameters may be as long again.
+MAX_QUERY: Final = 1_000_000
+
+_TOKEN: Final = re.compile(
+    r"""
+      --[^\n]*
+    | (?P<comment>/\*)
+    | [eE]'(?:[^'\\]|\\.|'')*'?
+    | '(?:[^']|'')*'?
+    | "(?:[^"]|"")*"?
+    | (?P<dollar>\$(?:[^\W\d]\w*)?\$)
+    | \$(?P<number>\d+)
+    | (?P<word>[^\W\d][\w$]*)
+    | ::
+    | :(?P<name>[^\W\d]\w*)
+    | \d+
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT: Final = re.compile(r"/\*|\*/")
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+class Marked(NamedTuple):
+    """A place of a query where a parameter stands: its name or number, and where its mark begins and ends."""
+
+    key: str
+    start: int
+    end: int
+
+
+class Placed(NamedTuple):
+    """A query with its parameters in it, and from where to where each of them stands."""
+
+    text: str
+    marks: Sequence[Marked]
+    places: Sequence[tuple[int, int]]
+
+    def position(self, place: int) -> tuple[int, str | None]:
+        """Return the place of the original query for one of this text (from 0 on), and the parameter that it is in."""
+        shift = 0
+        for mark, (start, end) in zip(self.marks, self.places, strict=True):
+            if place < start:
+                break
+            if place < end:
+                return mark.start, mark.key
+            shift = mark.end - end
+        return place + shift, None
+
+
+def find(query: str, params: Params) -> list[Marked]:
+    """Find the places of the parameters. Raises QueryRefusedError for one that has no place, or no value."""
+    named = isinstance(params, Mapping)
+    marks = []
+    for found in _tokens(query):
+        key = found["name"] if named else found["number"]
+        if key is not None and (not named or key in params):
+            marks.append(Marked(key, found.start(), found.end()))
+    used = {mark.key for mark in marks}
+    known = set(params) if isinstance(params, Mapping) else {str(n) for n in range(1, len(params) + 1)}
+    sign = ":" if named else "$"
+    for key in sorted(known - used):
+        raise QueryRefusedError(f"the query has no parameter {sign}{key}", parameter=key)
+    for key in sorted(used - known):
+        raise QueryRefusedError(f"the parameter {sign}{key} has no value", parameter=key)
+    return marks
+
+
+def words(query: str) -> set[str]:
+    """Return the words of a query that may name something: those that stand in no string and no comment."""
+    return {found["word"].lower() for found in _tokens(query) if found["word"]}
+
+
+def numbered(query: str, marks: Sequence[Marked]) -> Placed:
+    """Return the query with ``$1``, ``$2`` … for its parameters, in the order in which they come first."""
+    keys = list(dict.fromkeys(mark.key for mark in marks))
+    return _placed(query, marks, [f"${keys.index(mark.key) + 1}" for mark in marks])
+
+
+def filled(query: str, marks: Sequence[Marked], params: Params, types: Mapping[str, str]) -> Placed:
+    """Return the query with the parameters' values, each as a literal of its type (as SQL names it)."""
+    literals = []
+    for mark in marks:
+        value = params[mark.key] if isinstance(params, Mapping) else params[int(mark.key) - 1]
+        literals.append(f"({literal(value, mark.key, types[mark.key])}::{types[mark.key]})")
+    return _placed(query, marks, literals)
+
+
+def check_text(text: str, what: str) -> None:
+    """Raise QueryRefusedError for a text that PostgreSQL cannot be sent."""
+    if _UNSTORABLE.search(text):
+        raise QueryRefusedError(f"{what} has a NUL or half of a surrogate pair in it, which PostgreSQL cannot hold")
+    if len(text) > MAX_QUERY:
+        raise QueryRefusedError(f"{what} has {len(text):,} characters; at most {MAX_QUERY:,} are taken")
+
+
+def literal(value: Any, key: str, kind: str) -> str:
+    """Return a value as SQL, in the form in which it is cast to a type."""
+    text = _text(value, key, kind)
+    if text is None:
+        return "null"
+    check_text(text, f"the parameter {key}")
+    quoted = text.replace("'", "''")
+    return f" E'{quoted.replace(chr(92), chr(92) * 2)}'" if "\\" in quoted else f"'{quoted}'"
+
+
+def _text(value: Any, key: str, kind: str) -> str | None:
+    match value:
+        case None:
+            return None
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case float() if isnan(value) or isinf(value):
+            return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+        case int() | float() | Decimal():
+            return str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes():
+            return f"\\x{value.hex()}"
+        case list() | tuple() if kind.endswith("[]"):
+            return "{" + ",".join(_element(item, key, kind) for item in value) + "}"
+        case list() | tuple() | dict():
+            try:
+                return orjson.dumps(value).decode()
+            except TypeError as error:
+                raise QueryRefusedError(f"the parameter {key} is no JSON: {error}", parameter=key) from None
+        case _:
+            what = f"the parameter {key} is a {type(value).__name__}, which is no value of SQL"
+            raise QueryRefusedError(what, parameter=key)
+
+
+def _element(value: Any, key: str, kind: str) -> str:
+    if isinstance(value, list | tuple) and not kind.startswith("json"):
+        return _text(value, key, kind) or ""
+    text = _text(value, key, kind.removesuffix("[]"))
+    return "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _placed(query: str, marks: Sequence[Marked], texts: Sequence[str]) -> Placed:
+    pieces: list[str] = []
+    places: list[tuple[int, int]] = []
+    done = length = 0
+    for mark, text in zip(marks, texts, strict=True):
+        pieces += [query[done : mark.start], text]
+        length += mark.start - done
+        places.append((length, length + len(text)))
+        length += len(text)
+        done = mark.end
+    return Placed("".join([*pieces, query[done:]]), marks, places)
+
+
+def _tokens(query: str) -> Iterator[re.Match[str]]:
+    """Return the tokens of a query, comments (which may stand in each other) and dollar-quoted strings left out."""
+    place = 0
+    while place < len(query):
+        found = _TOKEN.match(query, place)
+        if found is None:  # cannot be: the last alternative takes any character
+            return
+        place = found.end()
+        if found["comment"]:
+            place = _end_of_comment(query, place)
+        elif found["dollar"]:
+            end = query.find(found["dollar"], place)
+            place = len(query) if end < 0 else end + len(found["dollar"])
+        else:
+            yield found
+
+
+def _end_of_comment(query: str, place: int) -> int:
+    depth = 1
+    while depth:
+        found = _COMMENT.search(query, place)
+        if found is None:
+            return len(query)
+        depth += 1 if found[0] == "/*" else -1
+        place = found.end()
+    return place
+
+
+# From what PostgreSQL says of somebody's query to what helps them: where it goes wrong, and what to do about it.
+
+
+#: What is the query's own fault, by class of SQLSTATE, where it is not among those below.
+#: Source: PostgreSQL documentation, appendix A.
+_OF_THE_QUERY: Final = frozenset(
+    {"0A", "20", "21", "22", "25", "26", "2F", "34", "38", "39", "3F", "42", "44", "54", "55", "P0", "HV", "10"}
+)
+_UNDEFINED: Final = frozenset({"42P01", "3F000"})
+_SILENT: Final = "25P03"
+_WRITES: Final = "25006"
+_NO_CURSOR: Final = ("34000", "42P11")
+_TOO_MUCH: Final = {
+    "53200": "the server ran out of memory for it: ask for less at once",
+    "53400": "it needs more temporary space than a query may have: ask for less at once",
+    "54001": "it is nested too deeply",
+}
+ONLY_QUESTIONS: Final = (
+    "only questions can be asked: SELECT, WITH, VALUES, TABLE, EXPLAIN and SHOW; one of them at a time"
+)
+#: What may be a question, but has no columns: ``select from games``.
+NO_COLUMNS: Final = "the query gives no columns: name some after SELECT, or *"
+BEGINS_AS_A_QUESTION: Final = re.compile(
+    r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(?:select|table|with)\b", re.IGNORECASE | re.DOTALL
+)
+WRITES: Final = "a query may read, and changes nothing"
+_OTHER_TYPES: Final = "structure of query does not match function result type"
+_WHERE: Final = "`worldledger sql --tables` lists the views that can be asked"
+_NAMED: Final = re.compile(r'(?:relation|table|view) "?(?:\w+\.)?(\w+)"?')
+
+
+def explained(error: asyncpg.PostgresError, query: str, placed: Placed | None = None) -> SimulationError:
+    """Return the error of a query that the database refuses, or of a database that fails.
+
+    ``placed`` is the text that was sent, if that is another than the query.
+    """
+    state = error.sqlstate or ""
+    said = str(error.args[0]) if error.args else type(error).__name__
+    if state in _TOO_MUCH:
+        return QueryRefusedError(f"the query cannot be run: {_TOO_MUCH[state]}", sqlstate=state)
+    if state == _SILENT:
+        return StoreUnavailableError("nobody took the rows of the query for too long: it is over", sqlstate=state)
+    if state[:2] not in _OF_THE_QUERY:
+        return StoreUnavailableError(f"the database could not run the query ({said}): try again", sqlstate=state)
+    details = {"sqlstate": state, "hint": getattr(error, "hint", None), **_where(error, query, placed)}
+    if state == _WRITES or said.startswith(("cannot insert into", "cannot update", "cannot delete from")):
+        said, details["hint"] = WRITES, None
+    elif state in _NO_CURSOR or "multiple commands" in said:
+        said = ONLY_QUESTIONS
+    elif said == _OTHER_TYPES:
+        said = "a column is of a domain, whose values PostgreSQL tells apart from version 16 on: cast it to text"
+    elif said.startswith("permission denied for") or state in _UNDEFINED:
+        details["hint"] = _elsewhere(said) or details["hint"] or _WHERE
+    elif said == 'syntax error at or near ":"':
+        details["hint"] = "a parameter needs a value: --param NAME=VALUE, or params over HTTP"
+    parameter = details.get("parameter")
+    return QueryRefusedError(f"the parameter {parameter}: {said}" if parameter else said, **details)
+
+
+def _where(error: asyncpg.PostgresError, query: str, placed: Placed | None) -> dict[str, int | str | None]:
+    position = getattr(error, "position", None)
+    if position is None:
+        return {}
+    place, parameter = int(position) - 1, None
+    if placed is not None:
+        place, parameter = placed.position(place)
+    before = query[:place]
+    return {
+        "position": place + 1,
+        "line": before.count("\n") + 1,
+        "column": place - (before.rfind("\n") + 1) + 1,
+        "parameter": parameter,
+    }
+
+
+def _elsewhere(said: str) -> str | None:
+    """Say where to ask instead, if something of that name can be asked."""
+    from worldledger_projections.base import ANALYTICS  # noqa: PLC0415 - as below
+    from worldledger_projections.registry import known  # noqa: PLC0415 - all rulesets; needed for a message only
+
+    found = _NAMED.search(said)
+    if found is None:
+        return None
+    name = found[1]
+    views = {view.name for view in VIEWS}
+    if name in views:
+        return f"ask analytics.{name} instead"
+    projections = known().values()
+    published = {each.name for each in projections if each.published is not None}
+    published |= {view.name for each in projections for view in each.views if view.schema == ANALYTICS}
+    if name in published:
+        if said.startswith("permission"):
+            return f"ask analytics.{name} instead"
+        return f"analytics.{name} is there once somebody feeds the projections: run `worldledger project`"
+    alike = near(name, sorted(views | published))
+    return f"did you mean {' or '.join(alike)}? {_WHERE}" if alike else None
+
+
+def lost(error: Exception) -> SimulationError:
+    """Return the error of a connection that is no more."""
+    return StoreUnavailableError(f"the connection of the query was lost ({error}): try again")
+
 
 T = TypeVar("T")
 #: What a cell is given as: the driver's value for its type; PostgreSQL's text; the text of its JSON; or (``plain``) a
@@ -169,8 +479,8 @@ async def ask(
         SchemaVersionError: the database has no schema ``analytics``.
         StoreUnavailableError: the database is away, or refuses for a reason of its own.
     """
-    parameters.check_text(query, "the query")
-    marks = parameters.find(query, params)
+    check_text(query, "the query")
+    marks = find(query, params)
     async with _borrowed(source) as connection:
         asking = _Asking(connection, query, timeout_s)
         try:
@@ -210,9 +520,9 @@ class _Asking:
         except (TimeoutError, asyncpg.QueryCanceledError):
             raise QueryTimeoutError(self._timeout_s) from None
         except asyncpg.PostgresError as error:
-            raise refusals.explained(error, self._query, self._placed) from error
+            raise explained(error, self._query, self._placed) from error
         except FOREIGN as error:
-            raise refusals.lost(error) from error
+            raise lost(error) from error
         finally:
             self._left -= clock() - before
 
@@ -226,12 +536,12 @@ class _Asking:
 
     async def place(self, marks: Sequence[Marked], params: Params) -> Placed:
         """Put the parameters' values into the query, as the types that it wants."""
-        self._placed = parameters.numbered(self._query, marks)
+        self._placed = numbered(self._query, marks)
         statement = await self.run(partial(self._connection.prepare, self._placed.text))
         oids = [kind.oid for kind in statement.get_parameters()]
         keys = dict.fromkeys(mark.key for mark in marks)
         types = dict(zip(keys, [row["shown"] for row in await self._types(oids)], strict=True))
-        self._placed = parameters.filled(self._query, marks, params, types)
+        self._placed = filled(self._query, marks, params, types)
         return self._placed
 
     async def open(self, placed: Placed, cells: Cells) -> tuple[list[Column], Any]:
@@ -239,8 +549,8 @@ class _Asking:
         asked = await self.run(partial(self._connection.prepare, placed.text))
         attributes = asked.get_attributes()
         if not attributes:
-            is_empty = refusals.BEGINS_AS_A_QUESTION.match(placed.text)
-            raise QueryRefusedError(refusals.NO_COLUMNS if is_empty else refusals.ONLY_QUESTIONS)
+            is_empty = BEGINS_AS_A_QUESTION.match(placed.text)
+            raise QueryRefusedError(NO_COLUMNS if is_empty else ONLY_QUESTIONS)
         oids = [attribute.type.oid for attribute in attributes]
         types = exact = await self._types(oids)
         if self._connection.get_server_version().major >= 16:

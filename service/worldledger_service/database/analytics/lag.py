@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from worldledger_service.database.analytics.asking import ask
-from worldledger_service.database.analytics.parameters import words
+from worldledger_service.database.analytics.asking import ask, words
 
 if TYPE_CHECKING:
     from worldledger_projections.base import Projection

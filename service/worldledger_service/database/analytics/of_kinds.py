@@ -23,9 +23,8 @@ from worldledger.errors import InvalidKindError
 from worldledger.kinds import installed
 from worldledger_service.database import catalogue
 from worldledger_service.database.engine import connect_one
-from worldledger_service.database.failures import explained
+from worldledger_service.database.failures import explained, holders_of, name_holders
 from worldledger_service.database.guards import GUEST_ROLE, OWNER_ROLE, READER_ROLE, SERVICE_ROLE, turn
-from worldledger_service.database.lock_holders import holders_of, name_holders
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import Connection, PooledConnection

@@ -24,8 +24,7 @@ from urllib.parse import quote
 
 from worldledger.errors import EmbeddedServerError
 from worldledger_service.database.embedded import place
-from worldledger_service.database.embedded.home import USER, Home, ServerState, open_home
-from worldledger_service.database.embedded.locks import FileLock
+from worldledger_service.database.embedded.home import USER, FileLock, Home, ServerState, open_home
 
 __all__ = ["EmbeddedServer", "ServerState", "attach", "remove", "status", "stop"]
 
@@ -83,8 +82,11 @@ def attach(
     and started again at the same address. Raises ``EmbeddedServerError``.
     """
     # The supervisor, which loads this package, does not need these.
-    from worldledger_service.database.embedded.client import Starter, take_share  # noqa: PLC0415
-    from worldledger_service.database.embedded.keeper import Keeper  # noqa: PLC0415
+    from worldledger_service.database.embedded.client import (  # noqa: PLC0415
+        Keeper,
+        Starter,
+        take_share,
+    )
 
     deadline = time.monotonic() + start_timeout
     found = open_home(home)

@@ -3,7 +3,7 @@
 ``python -m worldledger_service.database.embedded.supervisor --home H``; ``attach`` starts it, in a session of its own,
 so that Ctrl-C in a terminal does not reach a server that others use.
 
-The protocol (locks.py has the two files)
+The protocol (home.py has the two files)
 
 - A user takes ``users.lock`` shared first. Holding it, it tries ``supervisor.lock``: if that is free there is no
   supervisor, and it starts one, which inherits the lock. Otherwise it waits for ``server.json`` to say "ready".
@@ -12,7 +12,7 @@ The protocol (locks.py has the two files)
   ``users.lock``. So a user that comes meanwhile waits for the first lock and then finds no supervisor: it never meets a
   server that is about to stop.
 - The kernel releases the locks of killed users. When the supervisor is killed, the kernel (or a watcher) shuts the
-  server down, and the next user's supervisor waits for its end. A long-lived user has a keeper (keeper.py), which
+  server down, and the next user's supervisor waits for its end. A long-lived user has a keeper (client.py), which
   starts that supervisor.
 
 A server that ends unexpectedly is started again at once; what it had acknowledged is in its log. SIGTERM stops the
@@ -38,11 +38,9 @@ from typing import Final
 from worldledger.backoff import Backoff
 from worldledger.errors import EmbeddedServerError
 from worldledger_service.database.embedded import binaries, cluster
-from worldledger_service.database.embedded.cluster import Cluster, Postmaster
-from worldledger_service.database.embedded.home import Home, ServerState, open_home
-from worldledger_service.database.embedded.locks import FileLock
+from worldledger_service.database.embedded.cluster import DEFAULT_GUARD, Cluster, Guard, Postmaster
+from worldledger_service.database.embedded.home import FileLock, Home, ServerState, open_home
 from worldledger_service.database.embedded.place import drop_socket_folder, settle, socket_folder
-from worldledger_service.database.embedded.processes import DEFAULT_GUARD, Guard
 
 _log = logging.getLogger("worldledger.embedded")
 
