@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from worldledger_projections.folds import Target
 from worldledger_projections.tables import Table
+from worldledger_service.projecting.batch import LeasesLostError, Writer, Written
 from worldledger_service.projecting.runner import Leases
-from worldledger_service.projecting.writing import LeasesLostError, Writer, Written
 from worldledger_service.store import Store
 
 from .helpers import append, assert_equal_to_log, eventually, expected_counts, rows_of, said, story
@@ -149,7 +149,7 @@ async def test_a_holder_that_hangs_in_its_transaction(
     for name in names:
         await append(store, name, story(0, 10))
     with monkeypatch.context() as patch:
-        patch.setattr("worldledger_service.projecting.writing._copy", hang)
+        patch.setattr("worldledger_service.projecting.batch._copy", hang)
         task = asyncio.get_running_loop().create_task(_steps(first))  # without beats: the whole process hangs
         await asyncio.wait_for(stuck.wait(), 10)
     async with running(second):

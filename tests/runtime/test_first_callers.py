@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from worldledger_service.runtime import Accepted, Orchestrator, OrchestratorConfig
 from worldledger_service.runtime.worlds import Worlds
-from worldledger_service.store.watchdog import Watchdog
+from worldledger_service.store.outages import Watchdog
 
 from tests.store.proxy import Proxy
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 from worldledger_service.runtime import LatencyModel, ObservationPolicy, Orchestrator, PolicyConfig, QueueClosedError
-from worldledger_service.runtime.attachments import Attachment, Attachments
-from worldledger_service.runtime.subscriptions import Subscription
+from worldledger_service.runtime.attachments import Attachment, Attachments, Subscription
 
 from tests.aio.virtual import loop, settle, virtual
 from worldledger.deltas import ObservationDelta

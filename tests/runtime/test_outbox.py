@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
-from worldledger_service.runtime.outbox import Outbox
+from worldledger_service.runtime.observing import Outbox
 from worldledger_service.store.event_log import EventLog
 
 from tests.aio.virtual import loop, virtual
@@ -56,7 +56,7 @@ def outbox(log: Log, *numbers: int) -> Outbox:
 @virtual
 async def test_everything_is_written_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes while others are written follows them; no call has too many."""
-    monkeypatch.setattr("worldledger_service.runtime.outbox._AT_ONCE", 10)
+    monkeypatch.setattr("worldledger_service.runtime.observing._AT_ONCE", 10)
     log = Log()
     box = outbox(log, *range(25))
     assert len(box) == 25
@@ -114,7 +114,7 @@ async def test_an_overload_is_waited_out() -> None:
 @virtual
 async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the database is away for too long, the oldest go, and the service's log says so."""
-    monkeypatch.setattr("worldledger_service.runtime.outbox._MOST", 3)
+    monkeypatch.setattr("worldledger_service.runtime.observing._MOST", 3)
     log = Log()
     log.away = {0}
     box = outbox(log, 0)

@@ -9,7 +9,7 @@ import orjson
 import pytest
 import pytest_asyncio
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
-from worldledger_service.store.closing import TickReceipt
+from worldledger_service.store.holding import TickReceipt
 
 from worldledger.errors import (
     AuthoritySilentError,

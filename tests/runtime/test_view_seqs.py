@@ -78,7 +78,7 @@ async def test_at_every_seq_it_is_that_of_the_last_delta(opening: Opening, seed:
 
 async def test_it_is_found_however_long_ago_it_was(opening: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretches in which the agent sees nothing are gone back over, to the last delta or to its registration."""
-    monkeypatch.setattr("worldledger_service.runtime.origins._FIRST", 7)
+    monkeypatch.setattr("worldledger_service.runtime.replays._FIRST", 7)
     monkeypatch.setattr("worldledger_service.runtime.observing._LOOKED_BACK", 400)
     world = await opening()
     for each in (created("a", 0, 0), created("x", 900, 0)):
@@ -119,7 +119,7 @@ async def test_what_is_not_looked_for_is_known_once_somebody_asks(
 ) -> None:
     """An agent that has seen nothing for long begins where its view was the same, until somebody asks for a seq."""
     monkeypatch.setattr("worldledger_service.runtime.observing._FAR", 50)
-    monkeypatch.setattr("worldledger_service.runtime.origins._FIRST", 10)
+    monkeypatch.setattr("worldledger_service.runtime.replays._FIRST", 10)
     world = await opening()
     for each in (created("a", 0, 0), created("x", 900, 0)):
         await world.broadcast_event(each)

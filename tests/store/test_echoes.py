@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 from worldledger_service.store import Store
-from worldledger_service.store import echoes as module
-from worldledger_service.store.echoes import Echoes
+from worldledger_service.store import committer as module
+from worldledger_service.store.committer import Echoes
 from worldledger_service.store.event_log import EventLog
 
 from worldledger.chain import StoredEffect

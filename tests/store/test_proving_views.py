@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_sandbox.rules import RULESET
-from worldledger_service.store import replaying, view_digests
-from worldledger_service.store.replaying import ViewProof
-from worldledger_service.store.view_digests import ViewDigests
+from worldledger_service.store import replaying
+from worldledger_service.store.replaying import ViewDigests, ViewProof
 
 from tests.rules.chains import chained
 from tests.rules.seeing import OwnDelta, long_story, registered
@@ -104,8 +103,8 @@ async def test_any_log_is_proved_within_bounds(thorough: bool, random: Random, l
     story = [one for one in story if not _is_of(one, own)]
     log, written = _recorded(story, random, lag)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(view_digests, "_MOST_KEPT", random.choice([1, 2, 10]))
-        patch.setattr(view_digests, "_MOST_AGENTS", random.choice([2, 100]))
+        patch.setattr(replaying, "_MOST_KEPT", random.choice([1, 2, 10]))
+        patch.setattr(replaying, "_MOST_AGENTS", random.choice([2, 100]))
         patch.setattr(replaying, "_STRETCH", random.choice([0, 2, 100]))
         patch.setattr(replaying, "_POLICIES", random.choice([1, 100]))
         proof = await _prove(chained(_effects(log)), batch)
@@ -139,7 +138,7 @@ def _is_of(one: Said, classes: list[Callable[..., Any]]) -> bool:
 
 async def test_view_digests_are_not_read_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are more than are kept, each is read once to begin with and about once more when it is due."""
-    monkeypatch.setattr(view_digests, "_MOST_KEPT", 10)
+    monkeypatch.setattr(replaying, "_MOST_KEPT", 10)
     random = Random(1)
     story = [registered("ann", ObservationPolicy()), *(_move(float(n)) for n in range(1000))]
     log, written = _recorded(story, random, 3)

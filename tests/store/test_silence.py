@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from worldledger_service.store.watchdog import Watchdog
+from worldledger_service.store.outages import Watchdog
 
 from tests.aio.virtual import loop, settle, virtual
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError

@@ -1,35 +1,259 @@
 """Feeding: one batch of effects, read once, folded in memory, and written in one transaction.
 
 A batch takes what is due in some worlds for some builds. Builds at the same seq of a world share the reading. An effect
-that a projection cannot digest makes only that projection set aside only that world
-(`worldledger_service.projecting.poison`); everything else goes on.
+that a projection cannot digest makes only that projection set aside only that world;
+everything else goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from worldledger_projections.folds import Folds, Group, Key, Target, fold, moves_state
-from worldledger_projections.tables import Table
+from worldledger_projections.base import SCHEMA, Row
+from worldledger_projections.folds import Folds, Group, Key, Poison, Target, carefully, fold, moves_state
+from worldledger_projections.tables import Table, arrays
 
 from worldledger.chain import StoredEffect
+from worldledger.errors import UnknownRulesetError
 from worldledger.protocols import Span
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.beginnings import Beginnings
-from worldledger_service.projecting.outages import is_datas_fault
-from worldledger_service.projecting.poison import Isolation, contiguous, is_skipped, missing
-from worldledger_service.projecting.writing import CursorsMovedError, Writer, Written, columns
+from worldledger_service.projecting.outages import FOREIGN, RefusedRowsError, brief, is_datas_fault, transaction
 
 if TYPE_CHECKING:
     from asyncpg import Record
 
     from worldledger.protocols import LogReader
-    from worldledger_service.projecting.outages import Pool
+    from worldledger_service.projecting.outages import Connection, Pool
+
+
+# -- writing a batch: rows, cursors and everything else of it in one transaction, under a fence -----------
+#
+# Exactly once: a cursor is moved in the transaction that writes the rows, and only from where the fold began. A cursor
+# that another runner holds, or has moved, is left alone. The last statement checks that the leases are still held.
+
+
+#: From this number of rows on, a COPY, which takes two more round trips, is faster than a statement.
+_MANY: Final = 200
+#: Batches without COPY after one failed: asyncpg's may hang if both sides find fault with rows.
+_SHUNNED: Final = 20
+#: asyncpg's COPY waits for room in the connection's buffer, for ever if the connection breaks meanwhile: so the buffer
+#: has room for all. The rows of a batch are in memory anyway.
+_ROOM: Final = 2**30
+#: A server that waits for the rest of a COPY does not notice by itself that the network is gone.
+_NOTICE: Final = """
+set local tcp_keepalives_idle = 5; set local tcp_keepalives_interval = 5; set local tcp_keepalives_count = 3
+"""
+
+Pieces = list[list[tuple[Any, ...]]]
+
+
+class CursorsMovedError(Exception):
+    """Another runner holds, or held, the cursors of these targets: nothing was written."""
+
+    def __init__(self, keys: set[Key]) -> None:
+        super().__init__(f"{len(keys)} cursors are not where they were")
+        self.keys = keys
+
+
+class LeasesLostError(Exception):
+    """This runner may no longer write these builds: nothing was written."""
+
+    def __init__(self, builds: set[str]) -> None:
+        super().__init__(f"no longer to be written here: {', '.join(sorted(builds))}")
+        self.builds = builds
+
+
+class Written:
+    """The results of some targets, as the parameters of statements. Making it is pure computation.
+
+    ``copying`` allows COPY for large numbers of rows that need nothing else.
+    """
+
+    def __init__(self, targets: Sequence[Target], *, copying: bool = False) -> None:
+        self.targets = targets
+        upserts: dict[str, list[Row]] = {}
+        deletes: dict[str, list[Row]] = {}
+        tables: dict[str, Table] = {}
+        self.effects: dict[str, int] = {}
+        for target in targets:
+            build = target.table.build
+            tables[build] = target.table
+            upserts.setdefault(build, []).extend(target.changes.upserts)
+            deletes.setdefault(build, []).extend(target.changes.deletes)
+            self.effects[build] = self.effects.get(build, 0) + target.reached - target.seq
+        self.statements: list[tuple[str, Pieces]] = []
+        self.copies: list[tuple[str, list[Row]]] = []
+        for build, table in tables.items():
+            self.statements.append((table.delete, list(arrays(deletes[build]))))
+            if copying and table.projection.append_only and len(upserts[build]) >= _MANY:
+                self.copies.append((build, upserts[build]))
+            else:
+                self.statements.append((table.upsert, list(arrays(upserts[build]))))
+        worlds = [(*target.key, target.reached, target.fresh) for target in targets]
+        parked = [
+            (*target.key, target.poison.global_seq, target.poison.kind, target.poison.error)
+            for target in targets
+            if target.poison is not None
+        ]
+        self.worlds = columns(worlds, 4)
+        self.parked = columns(parked, 5)
+
+
+class Writer:
+    """Writes batches for one runner."""
+
+    def __init__(self, pool: Pool, *, idle: float, lock: float) -> None:
+        self._pool = pool
+        self._begin = brief(idle=idle, lock=lock)
+        self._shunning = 0
+
+    @property
+    def copying(self) -> bool:
+        """Whether COPY may be used: not for some time after one failed, because it has faults of its own."""
+        self._shunning = max(self._shunning - 1, 0)
+        return not self._shunning
+
+    async def write(self, written: Written, tokens: Mapping[str, int]) -> None:
+        """Write it, completely or not at all. ``tokens``: each build's lease.
+
+        Raises CursorsMovedError, LeasesLostError, or the database's errors.
+        """
+        async with transaction(self._pool, begin=self._begin) as connection:
+            await _take_cursors(connection, written.targets)
+            for statement, pieces in written.statements:
+                for piece in pieces:
+                    await connection.execute(statement, *piece)
+            try:
+                await _copy(connection, written.copies)
+            except Exception:
+                self._shunning = _SHUNNED
+                raise
+            builds = list(written.effects)
+            held = await connection.fetch(
+                statements.FINISH,
+                builds,
+                [tokens.get(build, -1) for build in builds],
+                list(written.effects.values()),
+                *written.worlds,
+                *written.parked,
+            )
+            lost = set(builds) - {row["build"] for row in held}
+            if lost:
+                raise LeasesLostError(lost)
+
+
+async def _take_cursors(connection: Connection, targets: Iterable[Target]) -> None:
+    known = {target.key: target.seq for target in targets if not target.fresh}
+    fresh = [(*target.key, target.reached) for target in targets if target.fresh]
+    moved: set[Key] = set()
+    if known:
+        rows = await connection.fetch(statements.LOCK_CURSORS, *columns(list(known), 2))
+        found = {(row["build"], row["world_id"]): row["global_seq"] for row in rows}
+        moved.update(key for key, seq in known.items() if found.get(key) != seq)
+    if fresh:
+        rows = await connection.fetch(statements.NEW_CURSORS, *columns(fresh, 3))
+        moved.update({(build, world_id) for build, world_id, _ in fresh}.difference(map(tuple, rows)))
+    if moved:
+        raise CursorsMovedError(moved)
+
+
+async def _copy(connection: Connection, copies: Iterable[tuple[str, list[Row]]]) -> None:
+    for build, rows in copies:
+        await connection.execute(_NOTICE)
+        connection._transport.set_write_buffer_limits(high=_ROOM)  # type: ignore[attr-defined]  # noqa: SLF001
+        try:
+            await connection.copy_records_to_table(build, schema_name=SCHEMA, records=rows)
+        except (*FOREIGN, asyncio.CancelledError):
+            raise
+        except Exception as error:  # raised by the driver's encoders
+            raise RefusedRowsError(f"{type(error).__name__}: {error}") from error
+
+
+def columns(rows: Sequence[Sequence[Any]], width: int) -> list[tuple[Any, ...]]:
+    """Return rows as arrays, one for each of their columns, even without rows."""
+    return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+# -- indigestible effects: finding the one at fault, and setting its world aside --------------------------
+#
+# Everything before that effect is written. The world's other projections, and the projection's other worlds, go on;
+# the world that was set aside waits until it is released (`retry`).
+
+
+class Isolation:
+    """Feeds one target separately and carefully."""
+
+    def __init__(self, beginnings: Beginnings, writer: Writer) -> None:
+        self._beginnings = beginnings
+        self._writer = writer
+
+    async def again(self, target: Target, rows: Sequence[StoredEffect]) -> Target:
+        """Fold again from the cursor, an effect at a time; the result ends before the first that fails."""
+        fresh = target.anew()
+        await self._beginnings.load([fresh])
+        if fresh.poison is None:
+            upcasting = self._beginnings.upcasting(target.ruleset)
+            await asyncio.to_thread(carefully, fresh, rows, upcasting)
+        elif rows:
+            fresh.poison = fresh.poison._replace(kind=rows[0].kind)
+        return fresh
+
+    async def write(self, target: Target, rows: Sequence[StoredEffect], tokens: Mapping[str, int]) -> list[Target]:
+        """Write a target of a batch whose rows the database refused; return what was written.
+
+        If this target is at fault, fewer and fewer effects are tried, down to the one whose rows are refused.
+        """
+        if not rows:
+            await self._writer.write(Written([target]), tokens)
+            return [target]
+        done: list[Target] = []
+        most = len(rows)
+        while rows:
+            piece = rows[:most]
+            fresh = await self.again(target, piece)
+            try:
+                await self._writer.write(Written([fresh]), tokens)
+            except CursorsMovedError:
+                break
+            except Exception as error:
+                if not is_datas_fault(error):
+                    raise
+                if most > 1:
+                    most = max(1, min(most, fresh.reached - fresh.seq) // 2)
+                    continue
+                fresh = target.anew()
+                fresh.reached, fresh.poison = target.seq, Poison.of(piece[0], error)
+                await self._writer.write(Written([fresh]), tokens)
+            done.append(fresh)
+            if fresh.poison is not None:
+                break
+            rows = rows[len(piece) :]
+            target = target.anew(fresh.reached)
+        return done
+
+
+def is_skipped(poison: Poison) -> bool:
+    """Return whether a world is only skipped until its kind is installed: its effects are not at fault."""
+    return poison.error.startswith(UnknownRulesetError.__name__ + ":")
+
+
+def missing(span: Span, rows: Sequence[StoredEffect]) -> Poison:
+    """Set the target aside because its next effect is missing, though the head, or a later effect, is past it."""
+    what = f"the next effect in the log is seq {rows[0].global_seq}" if rows else "the log ends before it"
+    return Poison(span.after_seq + 1, None, f"the effect is missing: {what}; run `worldledger verify`")
+
+
+def contiguous(rows: list[StoredEffect], seq: int) -> list[StoredEffect]:
+    """Return the rows that follow a seq without a gap."""
+    if not rows or (rows[0].global_seq == seq + 1 and rows[-1].global_seq == seq + len(rows)):
+        return rows
+    return [row for n, row in enumerate(rows, seq + 1) if row.global_seq == n]
 
 
 # -- counters for metrics: plain numbers that only rise --------------------------------------------------------

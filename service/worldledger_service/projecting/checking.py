@@ -22,10 +22,9 @@ from worldledger.errors import WorldNotFoundError
 from worldledger.protocols import Span
 from worldledger_service.database.view_checks import LIVE_BUILD, planted, view_findings
 from worldledger_service.projecting import statements
+from worldledger_service.projecting.batch import columns, contiguous, missing
 from worldledger_service.projecting.beginnings import Beginnings
 from worldledger_service.projecting.outages import transaction
-from worldledger_service.projecting.poison import contiguous, missing
-from worldledger_service.projecting.writing import columns
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader

@@ -22,11 +22,10 @@ from worldledger_projections.tables import Table
 from worldledger.aio import Backoff
 from worldledger_service.database.failures import holders_of
 from worldledger_service.projecting import statements
-from worldledger_service.projecting.batch import Batches, Counters, Lane
+from worldledger_service.projecting.batch import Batches, Counters, Lane, LeasesLostError, Writer, columns
 from worldledger_service.projecting.beginnings import Beginnings
 from worldledger_service.projecting.builds import Build, Builds, SwapHeldBackError, is_of
 from worldledger_service.projecting.outages import FOREIGN, brief, is_worth_waiting_for, transaction
-from worldledger_service.projecting.writing import LeasesLostError, Writer, columns
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader

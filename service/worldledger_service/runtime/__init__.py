@@ -10,9 +10,8 @@ from worldledger.errors import ErrorRecoveryPolicy
 from worldledger.intents import Accepted
 from worldledger.observation import LatencyModel, ObservationPolicy, PolicyConfig, ViewCone
 from worldledger.validation import DefaultEffectValidator, EffectValidator
-from worldledger_service.runtime.memory import MemoryManager, MemoryStats
-from worldledger_service.runtime.orchestrator import AgentHandle, Orchestrator
-from worldledger_service.runtime.subscriptions import Subscription
+from worldledger_service.runtime.attachments import Subscription
+from worldledger_service.runtime.orchestrator import AgentHandle, MemoryManager, MemoryStats, Orchestrator
 
 __all__ = [
     "Accepted",

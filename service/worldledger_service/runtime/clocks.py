@@ -34,8 +34,8 @@ from worldledger.time_authority import (
 if TYPE_CHECKING:
     from worldledger_service.runtime.ticks import Ticks
     from worldledger_service.store import Receipt
-    from worldledger_service.store.closing import TickReceipt
     from worldledger_service.store.event_log import EventLog
+    from worldledger_service.store.holding import TickReceipt
 
 log = structlog.get_logger("worldledger.runtime")
 

@@ -23,7 +23,7 @@ from worldledger.views import Sighting, Views
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store
-    from worldledger_service.store.echoes import Echo
+    from worldledger_service.store.committer import Echo
     from worldledger_service.store.reader import Reader
     from worldledger_service.store.watch import HeadWatcher
 

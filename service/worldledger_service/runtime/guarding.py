@@ -1,7 +1,7 @@
 """Guarding the store: while the database is away or does not answer, callers are told so soon.
 
 An append is tried again until its deadline before it counts as failed, and a frozen server fails nothing at all. A
-caller waits only as long as the database answers some call (`worldledger_service.store.watchdog`). Work that was begun
+caller waits only as long as the database answers some call (`worldledger_service.store.outages`). Work that was begun
 goes on, and the same request again joins it; later calls are refused at once.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from worldledger.aio import CircuitBreaker
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
-from worldledger_service.store.watchdog import RETRY_SECONDS, unanswered
+from worldledger_service.store.outages import RETRY_SECONDS, unanswered
 
 if TYPE_CHECKING:
     from worldledger.config import OrchestratorConfig

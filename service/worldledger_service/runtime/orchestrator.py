@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence, Sized
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -44,16 +44,13 @@ from worldledger.staleness import (
 from worldledger.time_authority import TimeAuthority
 from worldledger.validation import DefaultEffectValidator, EffectValidator
 from worldledger_service.runtime.admission import Admission, IntentLists, Parts
-from worldledger_service.runtime.attachments import Attachment, Attachments
+from worldledger_service.runtime.attachments import Attachment, Attachments, Subscription
 from worldledger_service.runtime.clocks import Clocks, Tick
 from worldledger_service.runtime.following import ViewFollower
 from worldledger_service.runtime.generations import Generations
-from worldledger_service.runtime.memory import MemoryManager, MemoryStats
-from worldledger_service.runtime.observing import Observing
-from worldledger_service.runtime.origins import past_view
-from worldledger_service.runtime.outbox import Outbox
+from worldledger_service.runtime.observing import Observing, Outbox
+from worldledger_service.runtime.replays import past_view
 from worldledger_service.runtime.sightings import Placing, Sightings, StalenessSettings, sights_of
-from worldledger_service.runtime.subscriptions import Subscription
 from worldledger_service.runtime.ticks import Ticks
 from worldledger_service.settings import Settings
 from worldledger_service.store import Receipt, Store
@@ -61,17 +58,92 @@ from worldledger_service.store.units import have_req_ids
 from worldledger_service.store.watch import HeadWatcher
 
 if TYPE_CHECKING:
+    from worldledger.config import MemoryConfig
     from worldledger.effects import Effect
     from worldledger.rulesets import Ruleset
     from worldledger.time_authority import Silence
-    from worldledger.views import Sighting
+    from worldledger.views import Sighting, Views
     from worldledger.world import WorldState
     from worldledger_service.runtime.guarding import StoreGuard
     from worldledger_service.runtime.scheduling import Quotas
     from worldledger_service.store import WorldRecord
-    from worldledger_service.store.closing import TickReceipt
     from worldledger_service.store.event_log import EventLog
     from worldledger_service.store.forking import NewFork
+    from worldledger_service.store.holding import TickReceipt
+
+
+# -- memory of a world's orchestrator: its contents, their size, and eviction -----------------------------
+#
+# Source: docs/reference/contracts.md, "Memory". Everything in it can be computed again from the log. (The log itself
+# is not compacted in this version.)
+
+
+#: Bytes that one of each takes, roughly, as measured on a sandbox world with small entities.
+_ENTITY: Final = 1_000
+_SEEN_ENTITY: Final = 600
+_DELTA: Final = 1_000  # besides what is in it
+_TOKEN: Final = 700
+_REQUEST: Final = 500
+
+
+class MemoryStats(NamedTuple):
+    """The memory of one world in this process, in numbers of objects and roughly in bytes."""
+
+    entities: int
+    attached_agents: int
+    seen_entities: int
+    queued_deltas: int
+    kept_deltas: int
+    live_tokens: int
+    remembered_requests: int
+    estimated_bytes: int
+
+
+class MemoryManager:
+    """Estimates the memory in use, and evicts what is not in use."""
+
+    def __init__(
+        self,
+        config: MemoryConfig,
+        *,
+        attachments: Attachments,
+        views: Callable[[], Views],
+        generations: Sized,
+        requests: Sized,
+    ) -> None:
+        self.view_cache_size = config.view_cache_size
+        self.max_log_entries = config.max_log_entries
+        self.compaction_threshold = config.compaction_threshold
+        self._attachments = attachments
+        self._views = views
+        self._generations = generations
+        self._requests = requests
+
+    def evict_old_views(self, agent_handles: Mapping[str, Any] | None = None) -> int:
+        """Evict views of agents that are not in use here, beyond ``view_cache_size``; return how many.
+
+        An agent with an open handle, a reader or a live token keeps its view, whatever ``agent_handles`` names.
+        """
+        del agent_handles
+        return self._attachments.evict()
+
+    def estimate_memory_usage(self) -> MemoryStats:
+        """Return what is kept now."""
+        views = self._views()
+        entities = len(views.fold.state.entities)
+        seen = sum(views.size(each.agent_id) for each in self._attachments)
+        queued = sum(len(subscription) for each in self._attachments for subscription in each.subscriptions)
+        kept = sum(each.kept for each in self._attachments)
+        tokens, requests = len(self._generations), len(self._requests)
+        estimated = (
+            entities * _ENTITY
+            + seen * _SEEN_ENTITY
+            + (queued + kept) * _DELTA
+            + sum(each.kept_bytes + sum(reader.size for reader in each.subscriptions) for each in self._attachments)
+            + tokens * _TOKEN
+            + requests * _REQUEST
+        )
+        return MemoryStats(entities, len(self._attachments), seen, queued, kept, tokens, requests, estimated)
 
 
 # -- handles: an agent's own interface to its world ----------------------------------------------------------------

@@ -34,8 +34,19 @@ from worldledger.remade_errors import remade
 from worldledger.time_authority import TIME_SET_KIND
 from worldledger_service.runtime.admission import REJECTIONS, IntentJudge, Parts, rejection_draft
 from worldledger_service.runtime.sightings import Watch
-from worldledger_service.store.closing import Closing, Planned, TickReceipt
-from worldledger_service.store.holding import HeldAt, HeldIntent, Key, Limits, OpenTick, OtherTick, RefusedAt, Wanted
+from worldledger_service.store.holding import (
+    Closing,
+    HeldAt,
+    HeldIntent,
+    Key,
+    Limits,
+    OpenTick,
+    OtherTick,
+    Planned,
+    RefusedAt,
+    TickReceipt,
+    Wanted,
+)
 from worldledger_service.store.records import Receipt
 
 if TYPE_CHECKING:

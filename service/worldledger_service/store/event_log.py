@@ -11,7 +11,7 @@ from worldledger.drafts import CheckedDraft, check_draft
 from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.time_authority import TIME_KINDS
 from worldledger_service.store import statements
-from worldledger_service.store.closing import Close, Closing, TickReceipt
+from worldledger_service.store.holding import Close, Closing, TickReceipt
 from worldledger_service.store.records import Receipt
 from worldledger_service.store.sealing import Sealer
 from worldledger_service.store.units import Judge, Unit, conflict

@@ -1,11 +1,12 @@
-"""Which of the database's errors pass by themselves, so that trying again makes sense, and who is told of them."""
+"""The database is away: which errors pass by themselves, who is told of them, and what notices its silence."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import asyncpg
 import stamina
@@ -15,7 +16,201 @@ from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import AWAY, ENDED, explain, has_state, passes
 from worldledger_service.settings import DEFAULT_PATIENCE
-from worldledger_service.store.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+
+# The watchdog: notices that the database answers no call of this process, and releases the callers that wait for it.
+#
+# An outage may show at once, where connections are refused, or not at all, where the server is frozen or the network
+# loses everything. Either way the database is asked, or tried again and again, and nothing is answered. Work that is
+# under way then goes on by itself, because nothing that was sent may be given up; only its caller need not wait.
+
+
+T = TypeVar("T")
+
+#: Steps in which the patience runs out.
+_STEPS: Final = 8
+#: Seconds after which a caller may ask again.
+RETRY_SECONDS: Final = 1.0
+#: Seconds in which work that goes on by itself may end when all is closed.
+_CLOSING_SECONDS: Final = 1.0
+
+log = structlog.get_logger("worldledger.store")
+
+
+class Watchdog:
+    """Measures for how long the database has answered no call of this process while it was asked something.
+
+    ``patience``: seconds after which it counts as silent. Time in which the event loop is held up counts for little.
+    ``probe`` asks the database something easy on a connection of its own. It is called when half of the patience is
+    over, because a statement that takes long, or waits for a lock, is no silence. Its errors are ignored.
+    """
+
+    def __init__(self, patience: float, probe: Callable[[], Awaitable[object]] | None = None) -> None:
+        self.patience = patience
+        self._probe = probe
+        self._probing: asyncio.Task[None] | None = None
+        #: whether the database is known to be away: then it counts as asked also between two attempts
+        self.away = False
+        self._asked = 0
+        self._quiet = 0.0
+        self._looked_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        #: the work under way, whether its caller still waits or not
+        self._working: set[asyncio.Task[Any]] = set()
+        #: the callers that wait for it: True once it is done, False to release them
+        self._waiting: set[asyncio.Future[bool]] = set()
+
+    @property
+    def expired(self) -> bool:
+        """Whether calls wait for the database, and none has had an answer for as long as the patience lasts."""
+        return self._quiet >= self.patience
+
+    @property
+    def working(self) -> int:
+        """How many pieces of work are under way, whether their callers still wait or not."""
+        return len(self._working)
+
+    def answered(self) -> None:
+        """Note that the database has answered."""
+        self._quiet = 0.0
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Note that the database is asked something until the end of the block."""
+        self._asked += 1
+        try:
+            yield
+        finally:
+            self._asked -= 1
+
+    async def run(
+        self,
+        work: Coroutine[Any, Any, T],
+        refusal: Callable[[bool], SimulationError],
+        left: Callable[[T], object] | None = None,
+        *,
+        within: float | None = None,
+    ) -> T:
+        """Return the result of ``work``, unless the database falls silent first.
+
+        With ``within`` the caller stays through a silence for so many seconds. A caller that is released gets the error
+        of ``refusal``, which is told whether the work was begun; during a silence none is. Work that was begun goes on,
+        and its result is handed to ``left``. It is cancelled only with its caller.
+        """
+        if self.expired:
+            work.close()
+            raise refusal(False)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._done)
+        if self._timer is None:
+            self._look_later(loop)
+        waiting: asyncio.Future[bool] = loop.create_future()
+        timer: asyncio.TimerHandle | None = None
+        if within is None:
+            self._waiting.add(waiting)
+        else:
+            timer = loop.call_later(within, _set, waiting, False)
+
+        def come(_: object) -> None:
+            _set(waiting, True)
+
+        task.add_done_callback(come)
+        try:
+            ended = await waiting
+        except asyncio.CancelledError:
+            _leave(task, left)
+            task.cancel()
+            raise
+        finally:
+            self._waiting.discard(waiting)
+            if timer is not None:
+                timer.cancel()
+        if ended:
+            if task.cancelled():
+                raise StoreUnavailableError("the store is closing") from None
+            return task.result()
+        _leave(task, left)
+        raise refusal(True)
+
+    async def close(self) -> None:
+        """Cancel the work that goes on by itself. Writes must have ended by now."""
+        for task in self._working:
+            task.cancel()
+        if self._working:
+            await asyncio.wait(self._working, timeout=_CLOSING_SECONDS)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._probing is not None:
+            self._probing.cancel()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._working.discard(task)
+        if not self._working:  # no call waits, so nothing is known; the next one tries it
+            self._quiet = 0.0
+
+    def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looked_at = loop.time()
+        self._timer = loop.call_later(self.patience / _STEPS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._working:
+            return
+        loop = asyncio.get_running_loop()
+        if self._asked or self.away:
+            # A timer that comes late says that this process is busy: answers may have come that are not read yet.
+            # The later it is, the less it says about the database.
+            step, passed = self.patience / _STEPS, loop.time() - self._looked_at
+            self._quiet += passed if passed <= step else step * step / passed
+            if self._probe is not None and self._probing is None and self._quiet >= self.patience / 2:
+                self._probing = loop.create_task(self._ask(self._probe))
+        if self.expired:
+            for waiting in self._waiting:
+                _set(waiting, False)
+        self._look_later(loop)
+
+    async def _ask(self, probe: Callable[[], Awaitable[object]]) -> None:
+        try:
+            with suppress(SimulationError):
+                await probe()
+                self.answered()
+        finally:
+            self._probing = None
+
+
+def unanswered() -> StoreUnavailableError:
+    """Return the error of a read that was not answered."""
+    return StoreUnavailableError("the database does not answer", retry_after_s=RETRY_SECONDS)
+
+
+def _set(waiting: asyncio.Future[bool], ended: bool) -> None:
+    if not waiting.done():
+        waiting.set_result(ended)
+
+
+def _leave(task: asyncio.Task[T], left: Callable[[T], object] | None) -> None:
+    """Leave a task to itself."""
+
+    def done(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            if left is not None:
+                left(task.result())
+        elif isinstance(error, SimulationError):
+            log.debug("work whose caller has left failed", error=error.message)
+        else:
+            log.error("work whose caller has left failed", exc_info=error)
+
+    task.add_done_callback(done)
+
 
 #: Why a database that answers takes no writes.
 _NO_WRITES: Final = {
@@ -26,8 +221,6 @@ _NO_WRITES: Final = {
 }
 #: Seconds for which a write that was refused so speaks for the next one.
 _SPEAKS_SECONDS: Final = 30.0
-
-log = structlog.get_logger("worldledger.store")
 
 
 def is_worth_retrying(error: BaseException) -> bool:

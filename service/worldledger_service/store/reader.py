@@ -16,9 +16,8 @@ from worldledger.protocols import Span, WorldHead
 from worldledger_service.database.address import describe
 from worldledger_service.database.failures import explained
 from worldledger_service.store import statements
-from worldledger_service.store.outages import Outages, is_worth_retrying
+from worldledger_service.store.outages import Outages, is_worth_retrying, unanswered
 from worldledger_service.store.verification import verify_world
-from worldledger_service.store.watchdog import unanswered
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection

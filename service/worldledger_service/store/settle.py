@@ -30,8 +30,7 @@ from worldledger_service.database.engine import transaction
 from worldledger_service.database.failures import explain
 from worldledger_service.store import statements
 from worldledger_service.store.authority import authority_at, look_up_authority
-from worldledger_service.store.closing import close_tick
-from worldledger_service.store.holding import OpenTick, lock_tick
+from worldledger_service.store.holding import OpenTick, close_tick, lock_tick
 from worldledger_service.store.live import confirm_group
 from worldledger_service.store.outages import Outages, leaves_doubt, retrying
 from worldledger_service.store.records import Head, Receipt

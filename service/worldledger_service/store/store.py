@@ -50,9 +50,8 @@ from worldledger_service.store.bulk import (
     bulk_transaction,
     callers_errors_as_they_are,
 )
-from worldledger_service.store.committer import Committer, WorldQueue
+from worldledger_service.store.committer import Committer, Echoes, WorldQueue
 from worldledger_service.store.cursors import AgentCursors
-from worldledger_service.store.echoes import Echoes
 from worldledger_service.store.event_log import EventLog
 from worldledger_service.store.forking import NewFork, TakenMeanwhileError, make_fork
 from worldledger_service.store.holding import Holding

@@ -18,7 +18,7 @@ from worldledger.world import WorldState
 from worldledger_service.store.records import Head, Receipt
 
 if TYPE_CHECKING:
-    from worldledger_service.store.closing import Close
+    from worldledger_service.store.holding import Close
 
 #: Checks the state that a draft would follow, and refuses the draft's whole unit by raising a SimulationError. One with
 #: a method ``told(error, state)`` decides what is raised if the ruleset refuses the draft with an error.

@@ -20,7 +20,7 @@ from worldledger_service.api.intents import accepted_of, check_list, check_order
 from worldledger_service.api.problems import InternalError, InvalidMessageError
 from worldledger_service.api.ws.messages import Message, MessageId, UnreadableError, write_results
 from worldledger_service.api.ws.outgoing import Outgoing
-from worldledger_service.store.closing import TickReceipt
+from worldledger_service.store.holding import TickReceipt
 
 if TYPE_CHECKING:
     from worldledger.aio import CancelToken

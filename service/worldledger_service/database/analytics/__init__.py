@@ -1,7 +1,6 @@
 """The schema ``analytics``: what people ask in SQL, with typed columns, names that explain themselves, and comments.
 
-- ``functions.py``: how values of odd types become nulls, and what else the views and queries call
-- ``views.py``: the views over the log, one for each kind of effect of the service's own among them, and the schema itself
+- ``views.py``: the views over the log, also one for each system kind; and the schema itself
 - ``of_kinds.py``: the views that kinds of worlds bring
 - ``asking.py``: running somebody's query
 
