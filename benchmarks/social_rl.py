@@ -18,7 +18,7 @@ from typing import Any
 import asyncpg
 import orjson
 from worldledger_service.store import Store
-from worldledger_social_rl.store.social_runs import import_runs
+from worldledger_social_rl.store import import_runs
 
 from benchmarks.harness import Goal, Report, say
 from benchmarks.million import command

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from worldledger_service.cli.verify import SpanWorkers
-from worldledger_service.garbage import relax_gc
+from worldledger_service.running import relax_gc
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store, statements
 from worldledger_service.store.verification import verify_world

@@ -1,4 +1,4 @@
-"""Names: those of worlds, made from words of users, and those of agents, compared after normalisation."""
+"""Names: of worlds, made from words of users; of agents, compared after normalisation; of the columns of answers."""
 
 from __future__ import annotations
 
@@ -75,3 +75,20 @@ def check_namesake(agent_id: str, names: Iterable[str], path: str = "$.agent_id"
     other = namesake(agent_id, names)
     if other is not None:
         raise InvalidEffectError(taken(agent_id, other), path, agent_id=other)
+
+
+# -- the names of columns in answers whose rows are objects -----------------------------------------------
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Return distinct names: a repeated one gets a number, ``n_2``, that no other name has."""
+    names = list(names)
+    own = set(names)
+    found: dict[str, None] = {}
+    for each in names:
+        name, number = each, 1
+        while name in found or (number > 1 and name in own):
+            number += 1
+            name = f"{each}_{number}"
+        found[name] = None
+    return list(found)

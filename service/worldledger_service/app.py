@@ -65,9 +65,9 @@ from worldledger_service.api.ws.messages import MAX_BYTES
 from worldledger_service.api.ws.transport import PING_INTERVAL, SocketProtocol
 from worldledger_service.arrow.pool import ArrowPool
 from worldledger_service.database.engine import connect_one
-from worldledger_service.garbage import relax_gc
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.projecting.process import ProjectorProcess
+from worldledger_service.running import relax_gc
 from worldledger_service.runtime.worlds import Worlds
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store

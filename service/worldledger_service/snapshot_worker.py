@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from worldledger.errors import SimulationError
 from worldledger.folding import Fold
 from worldledger.rulesets import load_ruleset
-from worldledger_service.garbage import relax_gc
+from worldledger_service.running import relax_gc
 from worldledger_service.store.advancing import Forward
 from worldledger_service.store.import_snapshots import END, GO, HELD_BYTES, HOLD, SEGMENT, read_frames, record
 from worldledger_service.store.snapshots import Base

@@ -14,7 +14,7 @@ import pytest
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 from worldledger_social_rl.rules.recording import read_run
-from worldledger_social_rl.store.social_runs import RunSummary, import_runs, read_file
+from worldledger_social_rl.store import RunSummary, import_runs, read_file
 
 from tests.social_runs import ALICE, EXAMPLE, SHARED, content, feedback, message, round_of, rounds, write_run
 from worldledger.genesis import NewWorld
@@ -57,7 +57,7 @@ def test_what_goes_out_is_what_went_in(on: Cli, tmp_path: Path, monkeypatch: pyt
     """Every run, small or large, comes out again with the same files and values; what was odd was told by file."""
     if not runs.is_dir():
         pytest.skip("the recorded runs are not here")
-    monkeypatch.setattr("worldledger_social_rl.store.social_runs.LARGE", 45_000)
+    monkeypatch.setattr("worldledger_social_rl.store.LARGE", 45_000)
     done = on("import", "social-rl", str(runs), "--json", "--quiet")
     assert (done.code, done.err) == (0, "")
     folders = sorted(path for path in runs.iterdir() if path.is_dir())
@@ -144,7 +144,7 @@ _ODD: dict[str, tuple[dict[str, Any], str]] = {
 
 def test_bad_input_is_named_and_the_rest_goes_in(on: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many runs those that cannot be taken are refused with file and place; odd ones are noted; exit code 1."""
-    monkeypatch.setattr("worldledger_social_rl.store.social_runs.LARGE", 1_500_000)
+    monkeypatch.setattr("worldledger_social_rl.store.LARGE", 1_500_000)
     for name, (files, *_) in (_BAD | _ODD).items():
         write_run(tmp_path / name, files)
     os.mkfifo(write_run(tmp_path / "pipe", rounds(1)) / "log.json")
@@ -382,7 +382,7 @@ def test_nothing_could_be_found(on: Cli, tmp_path: Path) -> None:
 
 def test_a_run_that_is_too_large(on: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run with more bytes than are held at once is refused before it is read."""
-    monkeypatch.setattr("worldledger_social_rl.store.social_runs.MOST_BYTES", 1000)
+    monkeypatch.setattr("worldledger_social_rl.store.MOST_BYTES", 1000)
     write_run(tmp_path, rounds(1))
     done = on("import", "social-rl", str(tmp_path))
     assert (done.code, done.err.partition(": the run has ")[2].partition(" ")[2]) == (

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from worldledger_service.api.problems import enclosed_problem, encode
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 from worldledger_social_rl.documents import InvalidRunError
 
 from worldledger import errors

@@ -10,9 +10,8 @@ import orjson
 import pytest
 from worldledger_service.database.engine import connect_pool
 from worldledger_service.store import Store
-from worldledger_simulation.projections.reasoning import Reasoning
 from worldledger_simulation.projections.state_variables import MAX_KEY, StateVariables
-from worldledger_simulation.projections.turns import Turns
+from worldledger_simulation.projections.turns import Reasoning, Turns
 
 from tests.markets import change, effect, market
 from tests.projections.helpers import append, assert_verified, rows_of

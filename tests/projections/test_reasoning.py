@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from worldledger_simulation.projections.reasoning import Reasoning
+from worldledger_simulation.projections.turns import Reasoning
 from worldledger_simulation.rules import RULESET
 
 from tests.projections.playing import CUTS, Cuts, at, dicts, play, the_row

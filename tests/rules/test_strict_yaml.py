@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 from worldledger_simulation.rules.strict_yaml import MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, parse
 
 from tests.cases import cases

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 from worldledger_simulation.rules.strict_yaml import Document, parse
 
 from worldledger.errors import Problem

@@ -27,8 +27,8 @@ from worldledger_projections import base as of_projections
 from worldledger_service import app
 from worldledger_service.api import problems
 from worldledger_service.settings import Settings
-from worldledger_simulation.rules import errors as of_simulation_rules
-from worldledger_social_rl.api import problems as of_runs
+from worldledger_simulation.rules import sections as of_simulation_rules
+from worldledger_social_rl.api import rounds as of_runs
 from worldledger_social_rl.rules import errors as of_run_rules
 from worldledger_social_rl.rules import models as of_social_rl
 from worldledger_social_rl.rules.fields import Fields

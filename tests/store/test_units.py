@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from worldledger_service.store import Store
-from worldledger_social_rl.store.rounds import Rounds
+from worldledger_social_rl.store import Rounds
 
 from worldledger.genesis import NewWorld
 

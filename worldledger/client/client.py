@@ -10,9 +10,9 @@ from typing import Any, Final, Self
 from worldledger.client.frames import Frame
 from worldledger.client.transport import Transport
 from worldledger.client.world import RemoteWorld
-from worldledger.columns import unique_names
 from worldledger.errors import QueryRefusedError
 from worldledger.moments import AUTO
+from worldledger.names import unique_names
 
 # -- questions in SQL to a service, and its answers as rows, Arrow or dataframes --------------------------
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from worldledger.chain import Finding
     from worldledger.effects import Effect
     from worldledger_social_rl.rules.recording import RunFile
-    from worldledger_social_rl.store.social_runs import RunNotice, RunSummary
+    from worldledger_social_rl.store import RunNotice, RunSummary
 
 
 #: The parts that differ between notices of one kind: texts in quotes, and numbers.
@@ -78,7 +78,7 @@ def import_run(
         worldledger import social-rl outputs/ --experiment first
         worldledger import social-rl outputs/social_rl_2025-11-23_175825 --strict
     """
-    from worldledger_social_rl.store.social_runs import RunSummary, import_runs  # noqa: PLC0415
+    from worldledger_social_rl.store import RunSummary, import_runs  # noqa: PLC0415
 
     summary = RunSummary()
     where = target(ctx, database_url, home)
@@ -380,7 +380,7 @@ async def _files(
     from worldledger_service.store.importing import in_thread  # noqa: PLC0415 - slow to load; `--help` needs none of them
 
     from worldledger_social_rl.rules.recording import write_run  # noqa: PLC0415
-    from worldledger_social_rl.store.social_runs import effects_in_thread  # noqa: PLC0415
+    from worldledger_social_rl.store import effects_in_thread  # noqa: PLC0415
 
     async with effects_in_thread(store.reader, record, progress) as effects:
         async for file in in_thread(write_run(_noted(made, effects))):

@@ -13,7 +13,7 @@ from worldledger_projections.base import Projection
 from worldledger_service.api.context import Services
 from worldledger_service.api.problems import ProjectionUnavailableError
 from worldledger_service.runtime.guarding import guarded
-from worldledger_service.store.read_models import Row, ViewMissingError
+from worldledger_service.store.reader import Row, ViewMissingError
 
 #: For an answer about a fixed part of the log (RFC 8246).
 IMMUTABLE: Final = "public, max-age=31536000, immutable"

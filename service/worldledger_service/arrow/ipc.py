@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from worldledger.columns import unique_names
 from worldledger.errors import QueryRefusedError
+from worldledger.names import unique_names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -23,8 +23,7 @@ from worldledger_service.cli.moments import shown_duration
 from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Json, OwnProjections, Quiet
 from worldledger_service.cli.output import Tell, counted, effects, json_list, plain, progress_bar, put, put_rows, say
-from worldledger_service.garbage import relax_gc
-from worldledger_service.running import run_blocking
+from worldledger_service.running import relax_gc, run_blocking
 
 if TYPE_CHECKING:
     from worldledger_service.projecting.engine import BuildStatus, Engine, ParkedWorld, ProjectionStatus, Report

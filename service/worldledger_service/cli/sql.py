@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Pr
 
 import typer
 
-from worldledger.columns import unique_names
 from worldledger.errors import (
     QueryRefusedError,
     QueryTimeoutError,
@@ -20,6 +19,7 @@ from worldledger.errors import (
     StoreUnavailableError,
     UnknownQueryError,
 )
+from worldledger.names import unique_names
 from worldledger.near import meant, near
 from worldledger_service.cli.connect import database, target
 from worldledger_service.cli.files import written_whole
@@ -479,7 +479,7 @@ async def _tell_of_lag(connection: Connection, text: str, own: str) -> None:
     """Report the query's projections that are behind the log, and what to do about it."""
     from worldledger_projections.registry import known  # noqa: PLC0415 - all rulesets; slow to load
 
-    from worldledger_service.database.analytics.lag import lag_of  # noqa: PLC0415
+    from worldledger_service.database.analytics.asking import lag_of  # noqa: PLC0415
 
     for lag in await lag_of(connection, text, known(own)):
         say(f"{lag}: {lag.todo}")

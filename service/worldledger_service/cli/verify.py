@@ -17,8 +17,7 @@ from worldledger_service.cli.naming import not_found, whole_names
 from worldledger_service.cli.options import DatabaseUrl, Home, Json
 from worldledger_service.cli.output import Tell, counted, json_list, progress_bar, put, say
 from worldledger_service.cli.workers import processors, share_out
-from worldledger_service.garbage import relax_gc
-from worldledger_service.running import run_blocking
+from worldledger_service.running import relax_gc, run_blocking
 
 if TYPE_CHECKING:
     from worldledger.chain import Inherited, Position, Verdict

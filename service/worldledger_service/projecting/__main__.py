@@ -21,9 +21,9 @@ import uvloop
 
 from worldledger.aio import first_of, running
 from worldledger.errors import SimulationError
-from worldledger_service.garbage import relax_gc
 from worldledger_service.logs import log_to_stderr
 from worldledger_service.projecting.engine import Engine
+from worldledger_service.running import relax_gc
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 

@@ -22,8 +22,7 @@ from worldledger.errors import WorldNotFoundError
 from worldledger.protocols import Span
 from worldledger_service.database.view_checks import LIVE_BUILD, planted, view_findings
 from worldledger_service.projecting import statements
-from worldledger_service.projecting.batch import columns, contiguous, missing
-from worldledger_service.projecting.beginnings import Beginnings
+from worldledger_service.projecting.batch import Beginnings, columns, contiguous, missing
 from worldledger_service.projecting.outages import transaction
 
 if TYPE_CHECKING:

@@ -40,8 +40,7 @@ from worldledger_service.database.engine import connect_pool
 from worldledger_service.database.failures import explained
 from worldledger_service.database.view_checks import LIVE_BUILD
 from worldledger_service.projecting import statements
-from worldledger_service.projecting.batch import Counters, columns
-from worldledger_service.projecting.beginnings import Beginnings, LoadRuleset
+from worldledger_service.projecting.batch import Beginnings, Counters, LoadRuleset, columns
 from worldledger_service.projecting.builds import Build, is_of
 from worldledger_service.projecting.checking import Checking, Refolding, Report, rebuild_world
 from worldledger_service.projecting.runner import Runner, WaitedFor

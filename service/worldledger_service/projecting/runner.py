@@ -22,8 +22,7 @@ from worldledger_projections.tables import Table
 from worldledger.aio import Backoff
 from worldledger_service.database.failures import holders_of
 from worldledger_service.projecting import statements
-from worldledger_service.projecting.batch import Batches, Counters, Lane, LeasesLostError, Writer, columns
-from worldledger_service.projecting.beginnings import Beginnings
+from worldledger_service.projecting.batch import Batches, Beginnings, Counters, Lane, LeasesLostError, Writer, columns
 from worldledger_service.projecting.builds import Build, Builds, SwapHeldBackError, is_of
 from worldledger_service.projecting.outages import FOREIGN, brief, is_worth_waiting_for, transaction
 

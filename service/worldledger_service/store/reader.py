@@ -1,17 +1,17 @@
-"""Reading the log: batches of bounded size, single effects, heads."""
+"""Reading the log: batches of bounded size, single effects, heads; and the views that projections have made of it."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
 from worldledger.chain import StoredEffect, Verdict
-from worldledger.errors import EffectNotFoundError
+from worldledger.errors import EffectNotFoundError, SchemaVersionError
 from worldledger.protocols import Span, WorldHead
 from worldledger_service.database.address import describe
 from worldledger_service.database.failures import explained
@@ -22,6 +22,7 @@ from worldledger_service.store.verification import verify_world
 if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection
     from worldledger_service.settings import Settings
+
 
 #: Larger than any global_seq.
 END = 2**62
@@ -267,3 +268,29 @@ def _batch_statement(kind: str | None, source_id: str | None) -> tuple[str, list
     if source_id is not None:
         return statements.BATCH_OF_SOURCE, [source_id]
     return statements.BATCH, []
+
+
+# -- reading the results of projections: the views of the schema ``projections`` --------------------------
+#
+# The views come and go with the builds below them. Rows have the columns that the view has at the moment: while a new
+# version of a projection is being built, the old one can still be read.
+
+
+Row = Mapping[str, Any]
+
+#: PostgreSQL's codes for a missing view, or column of one, and for one replaced during the query.
+_MISSING: Final = frozenset({"42P01", "42703", "3F000"})
+
+
+class ViewMissingError(Exception):
+    """A view is missing, or not as it should be: its projection is being rebuilt."""
+
+
+async def fetch_views(reader: Reader, statement: str, *arguments: Any) -> list[Row]:
+    """Return the rows of a statement over views. Raises ViewMissingError or StoreUnavailableError."""
+    try:
+        return [*map(dict, await reader.fetch(statement, *arguments))]
+    except SchemaVersionError as error:
+        if error.details.get("sqlstate") in _MISSING:
+            raise ViewMissingError(error.message) from error
+        raise

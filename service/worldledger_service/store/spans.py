@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from worldledger.chain import Position, Verifier
-from worldledger_service.garbage import relax_gc
+from worldledger_service.running import relax_gc
 from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.request_rows import RequestsDigest
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from worldledger_simulation.rules.config import SimulationConfig, load_config
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 
 from worldledger.errors import dotted
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from worldledger_simulation.rules.config import AgentConfig, SimulationConfig, SimulationSettings
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 
 from tests.cases import cases
 from worldledger.errors import InvalidConfigError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from worldledger_simulation.rules.config import load_config
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 
 from tests.cases import cases
 from worldledger.errors import CircularSchemaError, FileRefusedError, dotted

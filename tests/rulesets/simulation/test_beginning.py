@@ -8,7 +8,7 @@ import orjson
 import pytest
 from worldledger_simulation.rules import SimulationConfig
 from worldledger_simulation.rules.checkpoint import Checkpoint, Source, checkpoint_value
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 
 from tests.cases import cases
 

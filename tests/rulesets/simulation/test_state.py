@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from pydantic import BaseModel
 from worldledger_simulation.rules import RULESET, Checkpoint, SimulationConfig, SimulationState
 from worldledger_simulation.rules.checkpoint import Source, checkpoint_value
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 
 from tests.cases import cases
 from tests.rules.values import same

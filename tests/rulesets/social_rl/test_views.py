@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_social_rl.rules import RULESET
-from worldledger_social_rl.rules.policy import SocialRLPolicy, SocialRLPolicyConfig
+from worldledger_social_rl.rules.config import SocialRLPolicy, SocialRLPolicyConfig
 
 from tests.rulesets.social_rl.documents import ALICE, adaptation, context_frame, feedback, meta, policy_state
 from tests.rulesets.social_rl.worlds import World

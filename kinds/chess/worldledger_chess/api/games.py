@@ -18,7 +18,7 @@ from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import Limit, Text, check_reached, next_link, once, whole
 from worldledger_service.api.problems import ProjectionBehindError
 from worldledger_service.runtime.guarding import guarded
-from worldledger_service.store.read_models import Row
+from worldledger_service.store.reader import Row
 
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD

@@ -14,7 +14,7 @@ from worldledger_service.cli.files import written_whole
 from worldledger_service.cli.naming import find_world, no_experiment
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
 from worldledger_service.cli.output import Tell, counted, progress_bar, put, put_bytes, say
-from worldledger_service.garbage import relax_gc
+from worldledger_service.running import relax_gc
 
 from worldledger.errors import SimulationError, TamperedError
 from worldledger_chess.cli.games import history_of, require_chess

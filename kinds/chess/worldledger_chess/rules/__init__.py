@@ -6,7 +6,7 @@
 - ``live.py``: the configuration of live games, and how they begin; ``deciding.py``: how they end
 - ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the entities; ``validation.py``: checks of a
   log
-- ``pgn.py`` (``splitter.py``, ``tags.py``, ``movetext.py``, ``clocks.py``, ``identity.py``): recorded games;
+- ``pgn.py`` (``splitter.py``, ``tags.py``, ``movetext.py``, ``clocks.py``): recorded games;
   ``notation.py``: python-chess's moves and texts, in a fraction of its time
 
 The entities need NumPy, which folding games does not: this package loads them when they are first asked for.

@@ -40,7 +40,7 @@ from worldledger.effects import SCHEMA_VERSION, EffectDraft
 from worldledger.errors import InvalidEffectError
 from worldledger_chess.rules.clocks import read_time_control
 from worldledger_chess.rules.endings import MAX_RESULT, Ending, Player, ending_of, raw_result_of, standard_result
-from worldledger_chess.rules.identity import game_digest, world_name
+from worldledger_chess.rules.gamelog import game_digest, world_name
 from worldledger_chess.rules.movetext import Playthrough
 from worldledger_chess.rules.splitter import UTF16_NOTE, RawGame, split_games
 from worldledger_chess.rules.tags import MAX_WARNINGS, GameFaultError, read_tags, set_up, standard_names

@@ -44,8 +44,7 @@ from worldledger_chess.rules.endings import (
     raw_result_of,
     standard_result,
 )
-from worldledger_chess.rules.gamelog import GameLog
-from worldledger_chess.rules.identity import game_digest
+from worldledger_chess.rules.gamelog import GameLog, game_digest
 from worldledger_chess.rules.tags import GameFaultError, set_up, standard_names
 from worldledger_chess.rules.times import moment
 

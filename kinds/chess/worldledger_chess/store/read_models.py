@@ -1,11 +1,11 @@
-"""Reading what projections have made of games and their agents (see `worldledger_service.store.read_models`)."""
+"""Reading what projections have made of games and their agents (see `worldledger_service.store.reader`)."""
 
 from __future__ import annotations
 
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from worldledger_service.store.read_models import Row, fetch_views
+from worldledger_service.store.reader import Row, fetch_views
 
 from worldledger.near import near
 

@@ -23,7 +23,7 @@ from worldledger.errors import (
     SimulationError,
     WorldExistsError,
 )
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord

@@ -14,7 +14,7 @@ from worldledger_service.cli.options import Quiet
 from worldledger_service.cli.output import Above, Piece, counted, cut, plain, put_bytes, put_lines, say, table
 
 from worldledger.errors import FileRefusedError, Problem, SimulationError, dotted, summed_up, told
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 
 if TYPE_CHECKING:
     from worldledger.variables import VariableDefinition

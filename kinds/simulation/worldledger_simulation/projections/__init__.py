@@ -4,8 +4,7 @@ from typing import Final
 
 from worldledger_projections.base import Projection
 
-from worldledger_simulation.projections.reasoning import Reasoning
 from worldledger_simulation.projections.state_variables import StateVariables
-from worldledger_simulation.projections.turns import Turns
+from worldledger_simulation.projections.turns import Reasoning, Turns
 
 PROJECTIONS: Final[tuple[Projection, ...]] = (Turns(), StateVariables(), Reasoning())

@@ -33,7 +33,7 @@ from worldledger_simulation.rules import checks, handlers
 from worldledger_simulation.rules.checkpoint import Checkpoint, SimulationState
 from worldledger_simulation.rules.checks import CHECKS
 from worldledger_simulation.rules.config import SimulationConfig, load_config, new_config
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 from worldledger_simulation.rules.words import (
     AGENT_ADDED,
     AGENT_PAUSED,

@@ -19,8 +19,8 @@ from worldledger.variables import ObjectState, StateInvalidError, VariableDefini
 from worldledger.world import WorldState, state_digest, state_text
 from worldledger_simulation.rules import words
 from worldledger_simulation.rules.config import SimulationConfig
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 from worldledger_simulation.rules.models import Models, defaults_of, models_of, variables_digest
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 from worldledger_simulation.rules.words import GLOBAL, PLACE
 
 #: The format of the member ``worldledger``.

@@ -48,13 +48,13 @@ from worldledger.variables import (
     validate_state,
 )
 from worldledger_simulation.rules.converting import is_of_llm_sim, signs_of
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
 from worldledger_simulation.rules.models import defaults_of
 from worldledger_simulation.rules.sections import (
     GLOBAL,
     MAX_AGENTS,
     AgentConfig,
     EngineConfig,
+    InvalidSimulationConfigError,
     SimulationSettings,
     StateVariablesConfig,
     ValidatorConfig,

@@ -5,11 +5,12 @@ Source: docs/reference/simulation-config.md, "Fields".
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from worldledger.canonical import MAX_INT
+from worldledger.errors import InvalidDefinitionError
 from worldledger.intents import MAX_WEIGHT
 from worldledger.variables import VariableDefinition
 
@@ -69,3 +70,16 @@ class StateVariablesConfig(_Section):
 
     agent_vars: dict[str, VariableDefinition] = {}
     global_vars: dict[str, VariableDefinition] = {}
+
+
+# -- errors of simulations' configurations ----------------------------------------------------------------
+
+
+class InvalidSimulationConfigError(InvalidDefinitionError):
+    """A simulation's configuration that cannot be used; details: ``problems``, with file, line and column if known."""
+
+    code: ClassVar[str] = "invalid_simulation_config"
+
+
+#: What a client makes again of the answers of a service.
+ERRORS: Final = (InvalidSimulationConfigError,)

@@ -35,7 +35,7 @@ from yaml.scanner import Scanner
 
 from worldledger.canonical import MAX_INT
 from worldledger.errors import Path, Problem
-from worldledger_simulation.rules.errors import InvalidSimulationConfigError
+from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 
 # -- the events of a YAML text, its scalars read strictly ---------------------------------------------------------
 

@@ -26,6 +26,7 @@ from worldledger_service.api.parameters import (
     one_moment,
     whole,
 )
+from worldledger_service.api.problems import Answer
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.states import headers_of, unchanged_of
 from worldledger_service.runtime.guarding import SAME_REQUEST, guarded
@@ -38,24 +39,42 @@ from worldledger.errors import (
     InvalidEffectError,
     MomentNotFoundError,
     OverloadedError,
+    RecoveryAction,
     RequestConflictError,
     SimulationError,
 )
 from worldledger.time_authority import CLIENT, TimeAuthority
-from worldledger_social_rl.api.problems import RoundConflictError
 from worldledger_social_rl.api.shapes import Policy, Round, RoundPage, RoundReceipt, RoundResult
 from worldledger_social_rl.rules import RULESET
 from worldledger_social_rl.rules.errors import InvalidRunError
 from worldledger_social_rl.rules.recording import round_drafts, write_run
 from worldledger_social_rl.rules.words import ENTITY_TYPE, known
-from worldledger_social_rl.store.rounds import RoundAt, Rounds
-from worldledger_social_rl.store.social_runs import in_document, place_of, problem_of
+from worldledger_social_rl.store import RoundAt, Rounds, in_document, place_of, problem_of
 
 if TYPE_CHECKING:
     from worldledger_service.api.context import Services
 
     from worldledger.effects import Effect, EffectDraft
     from worldledger.world import WorldState
+
+
+# -- errors of the routes, and how errors of runs are answered --------------------------------------------
+
+
+class RoundConflictError(SimulationError):
+    """A round that cannot be the next one, or that is there with another content.
+
+    Details: ``round_number``, ``last_round`` (0: none), ``expected`` (what the next one would be).
+    """
+
+    code = "round_conflict"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
+PROBLEMS: Final[Mapping[type[SimulationError], Answer]] = {
+    InvalidRunError: Answer(422, "The round is refused"),
+    RoundConflictError: Answer(409, "This is not the round that is wanted"),
+}
 
 
 # -- posting a whole round to a social-RL world: one unit of effects, once --------------------------------

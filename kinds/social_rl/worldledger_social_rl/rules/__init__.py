@@ -7,7 +7,7 @@
 - ``recording.py``, ``rounds.py``: a run's folder as effects, and back
 - ``handlers.py``: what becomes of the state (evolve)
 - ``checks.py``: what is refused before it becomes an effect (decide)
-- ``policy.py``: what agents are shown; ``config.py``: how a world is configured, and begins
+- ``config.py``: how a world is configured, and begins, and what agents are shown
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from worldledger.world import WorldState
 from worldledger_social_rl.rules import config as _config
 from worldledger_social_rl.rules import handlers
 from worldledger_social_rl.rules.checks import CHECKS, check_intent
+from worldledger_social_rl.rules.config import SocialRLPolicy, policy_of
 from worldledger_social_rl.rules.fields import SCHEMA_VERSION
 from worldledger_social_rl.rules.files import create_experiment_meta, load_round_result, save_round_result
 from worldledger_social_rl.rules.models import (
@@ -38,7 +39,6 @@ from worldledger_social_rl.rules.models import (
     SocialRLMessage,
     validate_round_result,
 )
-from worldledger_social_rl.rules.policy import SocialRLPolicy, policy_of
 from worldledger_social_rl.rules.words import ROUND_ENDED, ROUND_STARTED
 
 __all__ = [

@@ -2,19 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from worldledger.drafts import MAX_WORD
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, Effect, EffectDraft
 from worldledger.errors import InvalidConfigError
 from worldledger.intents import registration_draft
-from worldledger.policies import policy_spec
+from worldledger.observation import FirstPolicyConfig, ObservationPolicy, ObservedEvent, PolicyConfig
+from worldledger.policies import policy_spec, register_policy
+from worldledger.world import WorldState
 from worldledger_social_rl.rules import words
 from worldledger_social_rl.rules.fields import Fault, field_faults
-from worldledger_social_rl.rules.models import META
-from worldledger_social_rl.rules.policy import policy_of
+from worldledger_social_rl.rules.models import MESSAGE, META
 from worldledger_social_rl.rules.rounds import meta_payload
+
+# -- what an agent of a social-RL world is shown: what was said to everybody, and what is its own ---------
+#
+# Source: docs/reference/social-rl.md, "The policy `social_rl`": ``internal`` messages are for coaches only, not shown
+# to agents. This is version 2; version 1 is kept for worlds that were recorded with it.
+
+
+#: What is shown of another agent, and of its messages.
+_OF_OTHERS: Final = ("type", "role", "name", "messages")
+_SAID: Final = ("agent_id", "content", "round_number", "turn_number", "timestamp", "role")
+#: What is shown of an agent's own: all but what coaches keep to themselves.
+_OWN_SAID: Final = tuple(name for name in MESSAGE if name not in ("validation_metadata", "internal"))
+#: What is shown of rounds: not their extra fields, which may hold anything.
+_OF_ROUNDS: Final = {
+    words.ROUND_STARTED: ("round_number", "round_config"),
+    words.ROUND_SYNTHESISED: ("round_number", "synthesis"),
+    words.ROUND_ENDED: ("round_number",),
+}
+#: Who runs the experiment knows the condition, the policies of all roles and whatever else was kept; agents do not.
+_BEHIND_THE_SCENES: Final = frozenset({words.EXPERIMENT_STARTED, words.POLICY_STATE_RECORDED, words.ARTIFACT_RECORDED})
+_PERSONAL: Final = frozenset({words.FEEDBACK_RECORDED, words.POLICY_ADAPTED})
+
+
+class FirstSocialRLPolicyConfig(FirstPolicyConfig):
+    """The settings of the policy ``social_rl`` in its version 1; see `SocialRLPolicyConfig`."""
+
+    coach: bool | None = None
+
+
+class SocialRLPolicyConfig(FirstSocialRLPolicyConfig, PolicyConfig):
+    """What a `SocialRLPolicy` goes by.
+
+    ``coach``: whether the agent is a coach; null for whoever has the role Coach in its id.
+    """
+
+
+@register_policy("social_rl", version=2)
+class SocialRLPolicy(ObservationPolicy):
+    """Shows public messages, rounds, and the agent's own feedback and cues; to a coach everything.
+
+    Of other agents it shows type, role, name and how many public messages they have sent; of their messages what was
+    said, not by which cue or after which feedback. Everything that the other settings of a `PolicyConfig` hide is
+    hidden besides.
+    """
+
+    config_class: ClassVar[type[FirstPolicyConfig]] = SocialRLPolicyConfig
+    config: FirstSocialRLPolicyConfig
+
+    def is_coach(self, agent_id: str) -> bool:
+        """Tell whether an agent with this policy sees everything."""
+        said = self.config.coach
+        return words.is_coach(agent_id, None) if said is None else said
+
+    def show_entity_to(self, world_state: WorldState, agent_id: str, entity_id: str) -> dict[str, Any]:
+        """Return an entity as the agent sees it."""
+        entity: dict[str, Any] = world_state.entities[entity_id]
+        if self.is_coach(agent_id):
+            return self.show_entity(entity)
+        if entity_id == agent_id:
+            return self.show_entity({name: value for name, value in entity.items() if name != "internal_messages"})
+        return self.show_entity(_only(entity, _OF_OTHERS))
+
+    def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
+        """Tell whether the agent observes an effect, given the state after it."""
+        if not self.is_coach(agent_id):
+            kind, payload = effect["kind"], effect["payload"]
+            if kind in _BEHIND_THE_SCENES or (kind == words.MESSAGE_EMITTED and words.is_internal(payload)):
+                return False
+            if kind in _PERSONAL:
+                return bool(payload.get("agent_id") == agent_id)
+        return super().should_observe_event(effect, agent_id, world_state)
+
+    def show_event_to(self, effect: Effect, agent_id: str, world_state: WorldState) -> ObservedEvent | None:
+        """Return an observed effect as the agent sees it."""
+        kind, payload = effect["kind"], effect["payload"]
+        shown: Collection[str] | None = None
+        if not self.is_coach(agent_id):
+            shown = _OF_ROUNDS.get(kind)
+            if kind == words.MESSAGE_EMITTED:
+                shown = _OWN_SAID if payload.get("agent_id") == agent_id else _SAID
+        if shown is None:
+            return self.show_event(effect)
+        return self.show_event({**effect, "payload": _only(payload, shown)})
+
+
+@register_policy("social_rl", version=1)
+class FirstSocialRLPolicy(SocialRLPolicy):
+    """The policy ``social_rl`` as it was in its version 1: for worlds that were recorded with it."""
+
+    config_class: ClassVar[type[FirstPolicyConfig]] = FirstSocialRLPolicyConfig
+
+
+def policy_of(agent_id: str, coaches: Collection[str] | None) -> SocialRLPolicy:
+    """Return the policy of an agent of a world that names these coaches (None: none)."""
+    return SocialRLPolicy(SocialRLPolicyConfig(coach=words.is_coach(agent_id, coaches)))
+
+
+def _only(value: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value[name] for name in names if name in value}
+
 
 #: Most agents that a configuration names, and most coaches.
 MAX_NAMED: Final = 1000

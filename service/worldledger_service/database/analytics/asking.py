@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -35,6 +36,8 @@ from worldledger_service.database.analytics.views import VIEWS
 from worldledger_service.database.failures import FOREIGN
 
 if TYPE_CHECKING:
+    from worldledger_projections.base import Projection
+
     from worldledger_service.database.engine import Connection, Pool, PooledConnection
 
 
@@ -233,7 +236,7 @@ def _end_of_comment(query: str, place: int) -> int:
     return place
 
 
-# From what PostgreSQL says of somebody's query to what helps them: where it goes wrong, and what to do about it.
+# -- from what PostgreSQL says of a query to what helps: where it goes wrong, and what to do about it -----
 
 
 #: What is the query's own fault, by class of SQLSTATE, where it is not among those below.
@@ -580,3 +583,91 @@ class _Asking:
 
 def _cell(cells: Cells, kind: str) -> str:
     return _PLAIN.get(kind, "{}::text") if cells == "plain" else _CELL[cells]
+
+
+# -- whether what a query reads is up to date: the projections that it names, and how far they are behind
+
+
+_BUILDS: Final = """
+select projection, is_scanning, is_paused from projections where status = 'live' and projection = any(:names)
+"""
+#: The runners' work is bounded, and so is what can be behind; one row for each projection and ruleset.
+_BACKLOG: Final = """
+select b.projection, b.ruleset, count(*), sum(b.effects_behind)::bigint, bool_or(b.is_parked)
+from projection_backlog b join projections p using (build)
+where p.status = 'live' and b.projection = any(:names)
+group by b.projection, b.ruleset
+"""
+_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Lag:
+    """A projection that does not hold all of the log: in how many worlds, and how many effects it has still to read."""
+
+    projection: str
+    worlds: int
+    effects: int
+    is_scanning: bool = False
+    is_parked: bool = False
+    is_paused: bool = False
+
+    def __str__(self) -> str:
+        behind = f"{_counted(self.effects, 'effect')} behind in {_counted(self.worlds, 'world')}"
+        what = "is being filled" if self.is_scanning else f"is {behind}"
+        why = " (paused)" if self.is_paused else " (some of them set aside: see `worldledger projections status`)"
+        return f"the projection {self.projection} {what}{why if self.is_parked or self.is_paused else ''}"
+
+    @property
+    def todo(self) -> str:
+        """What brings it up to date."""
+        if self.is_paused:
+            return f"run `worldledger projections resume {self.projection}`"
+        return "run `worldledger project --once`, or wait for the service"
+
+
+async def lag_of(
+    source: Pool | Connection | PooledConnection, query: str, projections: Mapping[str, Projection]
+) -> list[Lag]:
+    """Return those of the projections that a query names and that do not hold all of the log; none where all do.
+
+    A projection that has no view yet is not among them: the query itself says so.
+    """
+    names = _named(projections, words(query))
+    if not names:
+        return []
+    found: list[Lag] = []
+    builds = {row[0]: row for row in await _rows(source, _BUILDS, names)}
+    behind: dict[str, list[tuple[int, int, bool]]] = {}
+    for projection, ruleset, worlds, effects, is_parked in await _rows(source, _BACKLOG, names):
+        rulesets = projections[projection].rulesets
+        if rulesets is None or ruleset in rulesets:
+            behind.setdefault(projection, []).append((worlds, effects, is_parked))
+    for name, (_, is_scanning, is_paused) in builds.items():
+        parts = behind.get(name, [])
+        if parts or is_scanning:
+            worlds, effects = sum(part[0] for part in parts), sum(part[1] for part in parts)
+            found.append(Lag(name, worlds, effects, is_scanning, any(part[2] for part in parts), is_paused))
+    return found
+
+
+def _named(projections: Mapping[str, Projection], named: Iterable[str]) -> list[str]:
+    """Return the projections of which a query names the view, or one that is made upon it."""
+    asked = {*named}
+    found: set[str] = set()
+    for name, projection in projections.items():
+        for view in projection.views:
+            if view.name in asked:
+                found |= {name, *view.upon}
+        if name in asked:
+            found |= {name, *(upon for view in projection.views for upon in view.upon)}
+    return sorted(found & projections.keys())
+
+
+async def _rows(source: Pool | Connection | PooledConnection, query: str, names: list[str]) -> list[tuple[Any, ...]]:
+    async with ask(source, query, {"names": names}, timeout_s=_TIMEOUT_S) as answer:
+        return [row async for batch in answer.batches() for row in batch]
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from worldledger_service.store.read_models import Row, fetch_views
+from worldledger_service.store.reader import Row, fetch_views
 
 from worldledger_auction.errors import NoAuctionError
 from worldledger_auction.rules import RULESET

@@ -1,1 +1,0 @@
-"""Social-RL runs in the store: importing them, and finding parts of them."""
