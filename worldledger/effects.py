@@ -72,9 +72,14 @@ class EffectDraft(TypedDict):
     source_metadata: NotRequired[dict[str, Any]]
 
 
-def own_draft(kind: str, payload: dict[str, Any]) -> EffectDraft:
-    """Return the draft of an effect that the service itself writes."""
-    return {"kind": kind, "payload": payload, "source_id": SERVICE_SOURCE, "schema_version": SCHEMA_VERSION}
+def own_draft(
+    kind: str, payload: dict[str, Any], req_id: str | None = None, *, source_id: str = SERVICE_SOURCE
+) -> EffectDraft:
+    """Return the draft of an effect that the service writes, in its own name or another's; a req_id makes it one."""
+    draft = EffectDraft(kind=kind, payload=payload, source_id=source_id, schema_version=SCHEMA_VERSION)
+    if req_id is not None:
+        draft["req_id"] = req_id
+    return draft
 
 
 class Effect(TypedDict):

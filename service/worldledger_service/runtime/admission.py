@@ -30,7 +30,7 @@ import structlog
 from worldledger.answering import REFUSALS, Answering, Telling, is_instant, position_of, truth_of, without_truth
 from worldledger.canonical import canonical_json
 from worldledger.core_kinds import INTENT_REJECTED_KIND
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, Effect, EffectDraft
+from worldledger.effects import Effect, EffectDraft, own_draft
 from worldledger.errors import (
     BackpressureError,
     CircuitBreakerOpenError,
@@ -439,22 +439,17 @@ def rejection_draft(intent: CheckedIntent, error: SimulationError, told: Checked
     """
     truth, asked = truth_of(error), told or intent
     same = canonical_json([asked.agent_id, asked.req_id, asked.kind, asked.payload, error.code, error.message])
-    return {
-        "kind": INTENT_REJECTED_KIND,
-        "payload": {
-            "agent_id": intent.agent_id,
-            "req_id": intent.req_id,
-            "kind": intent.kind,
-            "payload": intent.payload,
-            "context_seq": intent.context_seq,
-            "code": truth.code,
-            "reason": truth.message,
-            "rule": truth.details.get("rule"),
-        },
-        "source_id": SERVICE_SOURCE,
-        "schema_version": SCHEMA_VERSION,
-        "req_id": f"rejected:{sha256(same).hexdigest()}",
+    payload = {
+        "agent_id": intent.agent_id,
+        "req_id": intent.req_id,
+        "kind": intent.kind,
+        "payload": intent.payload,
+        "context_seq": intent.context_seq,
+        "code": truth.code,
+        "reason": truth.message,
+        "rule": truth.details.get("rule"),
     }
+    return own_draft(INTENT_REJECTED_KIND, payload, f"rejected:{sha256(same).hexdigest()}")
 
 
 def _indexed(index: int, several: bool, check: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from worldledger.drafts import check_sim_time
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, Effect, EffectDraft
+from worldledger.effects import Effect, own_draft
 from worldledger.errors import (
     AuthoritySilentError,
     InvalidEffectError,
@@ -182,13 +182,8 @@ class Clocks:
         if sim_time is None:  # what a caller sends need not be a number; as a draft's it may be left out
             raise InvalidEffectError("sim_time is missing; it is a number", "$.sim_time")
         own = check_sim_time(sim_time)
-        draft: EffectDraft = {
-            "kind": TIME_SET_KIND,
-            "payload": {"adapter": adapter, "time": own},
-            "source_id": adapter,
-            "schema_version": SCHEMA_VERSION,
-            "sim_time": own,
-        }
+        draft = own_draft(TIME_SET_KIND, {"adapter": adapter, "time": own}, source_id=adapter)
+        draft["sim_time"] = own
         if self._ticks is not None:
             return await self._ticks.end(draft)
         (receipt,) = await self._log.append_all([draft], system=True)
@@ -208,13 +203,7 @@ class Clocks:
         if not is_authority(source):
             what = "source names who closes the tick: lower-case letters, digits, '_' and '-'"
             raise InvalidEffectError(what, "$.source")
-        draft: EffectDraft = {
-            "kind": TIME_SET_KIND,
-            "payload": {"adapter": source},
-            "source_id": source,
-            "schema_version": SCHEMA_VERSION,
-        }
-        return await self._ticks.end(draft)
+        return await self._ticks.end(own_draft(TIME_SET_KIND, {"adapter": source}, source_id=source))
 
     async def settled(self) -> None:
         """Wait until what was begun to be written here is in the log, or was refused."""
@@ -237,13 +226,7 @@ class Clocks:
             payload["zero"] = lies_at
         if not force:
             payload["force"] = False
-        draft: EffectDraft = {
-            "kind": TIME_AUTHORITY_KIND,
-            "payload": payload,
-            "source_id": SERVICE_SOURCE,
-            "schema_version": SCHEMA_VERSION,
-        }
-        (receipt,) = await self._log.append_all([draft], system=True)
+        (receipt,) = await self._log.append_all([own_draft(TIME_AUTHORITY_KIND, payload)], system=True)
         return receipt
 
     # -- silence -------------------------------------------------------------------------------------------
@@ -281,15 +264,9 @@ class Clocks:
         task.add_done_callback(self._telling.discard)
 
     async def _write_silence(self, heard: TimeAuthority, reason: SilenceReason) -> None:
-        draft: EffectDraft = {
-            "kind": TIME_SILENT_KIND,
-            "payload": {"authority": heard.name, "last_tick_seq": heard.last_tick_seq, "reason": reason},
-            "source_id": SERVICE_SOURCE,
-            "schema_version": SCHEMA_VERSION,
-            "req_id": heard.silence_id,
-        }
+        payload = {"authority": heard.name, "last_tick_seq": heard.last_tick_seq, "reason": reason}
         try:
-            await self._log.append_all([draft], system=True)
+            await self._log.append_all([own_draft(TIME_SILENT_KIND, payload, heard.silence_id)], system=True)
         except (TimeAuthorityError, RequestConflictError):
             return  # it was heard since, or another process has written it, for its own reason
         except SimulationError as error:

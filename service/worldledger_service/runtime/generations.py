@@ -24,7 +24,7 @@ from worldledger.core_kinds import (
     GENERATION_STARTED_KIND,
 )
 from worldledger.drafts import check_req_id
-from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft
+from worldledger.effects import Effect, EffectDraft, own_draft
 from worldledger.errors import RequestConflictError, StoreUnavailableError, UnknownGenerationError
 from worldledger.lru import Lru
 from worldledger.staleness import NOT_GIVEN, Threshold
@@ -352,14 +352,8 @@ class Generations:
 
     def _say(self, kind: str, key: _Key, generation_id: str, **more: Any) -> None:
         agent_id, req_id = key
-        self._put(
-            {
-                "kind": kind,
-                "payload": {"agent_id": agent_id, "req_id": req_id, "generation_id": generation_id, **more},
-                "source_id": agent_id,
-                "schema_version": SCHEMA_VERSION,
-            }
-        )
+        payload = {"agent_id": agent_id, "req_id": req_id, "generation_id": generation_id, **more}
+        self._put(own_draft(kind, payload, source_id=agent_id))
 
 
 def _was_stale(token: CancelToken | None, seq: int) -> bool:

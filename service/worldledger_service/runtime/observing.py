@@ -16,7 +16,7 @@ import structlog
 from worldledger.aio import SingleFlight
 from worldledger.collapsing import beginning, whole
 from worldledger.core_kinds import VIEW_DIGEST_KIND
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, is_system_kind
+from worldledger.effects import EffectDraft, is_system_kind, own_draft
 from worldledger.errors import (
     MomentNotFoundError,
     OverloadedError,
@@ -191,13 +191,8 @@ class Digests:
 def digest_draft(agent_id: str, view_seq: int, digest: str) -> EffectDraft:
     """Return the draft of a ViewDigest: of several processes that show the agent this view, one writes it."""
     named = agent_id if len(agent_id) <= _LONGEST else sha256(agent_id.encode()).hexdigest()
-    return {
-        "kind": VIEW_DIGEST_KIND,
-        "payload": {"agent_id": agent_id, "at_seq": view_seq, "digest": digest},
-        "source_id": SERVICE_SOURCE,
-        "schema_version": SCHEMA_VERSION,
-        "req_id": f"view:{named}:{view_seq}",
-    }
+    payload = {"agent_id": agent_id, "at_seq": view_seq, "digest": digest}
+    return own_draft(VIEW_DIGEST_KIND, payload, f"view:{named}:{view_seq}")
 
 
 # -- observing -----------------------------------------------------------------------------------------------------

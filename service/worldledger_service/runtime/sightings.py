@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import structlog
 
 from worldledger.core_kinds import STALENESS_KIND
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.effects import own_draft
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError, StoreUnavailableError
 from worldledger.staleness import (
     NOT_GIVEN,
@@ -439,13 +439,7 @@ class StalenessSettings:
             after = self._in(state).set_anew(payload)
             after.check(after.threshold)
 
-        draft: EffectDraft = {
-            "kind": STALENESS_KIND,
-            "payload": payload,
-            "source_id": SERVICE_SOURCE,
-            "schema_version": SCHEMA_VERSION,
-        }
-        (receipt,) = await self._log.append_judged([draft], {0: judge}, system=True)
+        (receipt,) = await self._log.append_judged([own_draft(STALENESS_KIND, payload)], {0: judge}, system=True)
         await self._follower.reached(receipt.global_seq)
         return receipt
 

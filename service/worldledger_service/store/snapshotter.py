@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.effects import EffectDraft, own_draft
 from worldledger.errors import RequestConflictError, SimulationError
 from worldledger.folding import DIGEST_KIND
 from worldledger.lru import Lru
@@ -56,18 +56,13 @@ def digest_draft(taken: Taken, ruleset: Ruleset) -> EffectDraft:
     Payload: ``at_seq``, ``state_digest`` (64 hex digits: SHA-256 of the state in the profile ``state/1``), ``ruleset``
     and ``ruleset_version``.
     """
-    return {
-        "kind": DIGEST_KIND,
-        "payload": {
-            "at_seq": taken.global_seq,
-            "state_digest": taken.digest,
-            "ruleset": ruleset.name,
-            "ruleset_version": ruleset.version,
-        },
-        "source_id": SERVICE_SOURCE,
-        "schema_version": SCHEMA_VERSION,
-        "req_id": f"digest:{taken.global_seq}",
+    payload = {
+        "at_seq": taken.global_seq,
+        "state_digest": taken.digest,
+        "ruleset": ruleset.name,
+        "ruleset_version": ruleset.version,
     }
+    return own_draft(DIGEST_KIND, payload, f"digest:{taken.global_seq}")
 
 
 class _Followed:

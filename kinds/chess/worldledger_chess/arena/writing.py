@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from worldledger_service.runtime.guarding import SAME_REQUEST, guarded
 
-from worldledger.effects import SCHEMA_VERSION, EffectDraft
+from worldledger.effects import own_draft
 from worldledger.errors import IllegalEffectError, RequestConflictError, SimulationError
 from worldledger_chess.arena.record import ARENA
 from worldledger_chess.rules.state import BOARD
@@ -121,13 +121,7 @@ class Writing:
         req_id: str,
         judge: Callable[[WorldState], None],
     ) -> Written:
-        draft: EffectDraft = {
-            "kind": kind,
-            "payload": dict(payload),
-            "source_id": source_id,
-            "schema_version": SCHEMA_VERSION,
-            "req_id": req_id,
-        }
+        draft = own_draft(kind, dict(payload), req_id, source_id=source_id)
         request = (source_id, req_id)
 
         async def write() -> Written:

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from worldledger.canonical import MAX_INT, child
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft
+from worldledger.effects import EffectDraft, own_draft
 from worldledger.errors import InvalidConfigError, InvalidNameError
 from worldledger.genesis import NAME_PATTERN, check_world_name
 from worldledger.intents import SUBMIT_INTENT, registration_draft
@@ -247,6 +247,6 @@ def opening_effects(live: LiveConfig) -> Sequence[EffectDraft]:
     }
     policy = policy_spec(ObservationPolicy())
     return [
-        {"kind": "GameStarted", "payload": payload, "source_id": SERVICE_SOURCE, "schema_version": SCHEMA_VERSION},
+        own_draft("GameStarted", payload),
         *(registration_draft(agent.agent_id, policy, PERMISSIONS) for agent in live.agents.values()),
     ]

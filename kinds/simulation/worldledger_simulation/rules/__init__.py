@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from worldledger.canonical import canonical_json
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, own_draft
+from worldledger.effects import EffectDraft, own_draft
 from worldledger.errors import InvalidConfigError, Problem
 from worldledger.intents import registration_draft
 from worldledger.moments import Unit
@@ -90,19 +90,15 @@ def _first_values(begun: dict[str, Any]) -> Iterator[EffectDraft]:
     payload = {**begun, "agents": first}
     if paused:
         payload["paused"] = {name: turn for name, turn in paused.items() if name in first}
-    yield _draft(SIMULATION_STARTED, payload)
+    yield own_draft(SIMULATION_STARTED, payload)
     for name in [name for name in agents if name not in first]:
-        yield _draft(AGENT_ADDED, {"agent_id": name, "state": agents[name]})
+        yield own_draft(AGENT_ADDED, {"agent_id": name, "state": agents[name]})
         if name in paused:
             # No turn is open, so the turns of a pause begin with the next one; an agent resumed in that one needs no
             # pause.
             turns = None if paused[name] is None else paused[name] - begun["turn"] - 1
             if turns is None or turns > 0:
-                yield _draft(AGENT_PAUSED, {"agent_id": name, "turns": turns})
-
-
-def _draft(kind: str, payload: dict[str, Any]) -> EffectDraft:
-    return {"kind": kind, "payload": payload, "source_id": SERVICE_SOURCE, "schema_version": SCHEMA_VERSION}
+                yield own_draft(AGENT_PAUSED, {"agent_id": name, "turns": turns})
 
 
 def policy_for(agent_id: str, config: SimulationConfig) -> ObservationPolicy:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from worldledger.drafts import MAX_WORD
-from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, Effect, EffectDraft
+from worldledger.effects import SERVICE_SOURCE, Effect, EffectDraft, own_draft
 from worldledger.errors import InvalidConfigError
 from worldledger.intents import registration_draft
 from worldledger.observation import FirstPolicyConfig, ObservationPolicy, ObservedEvent, PolicyConfig
@@ -170,14 +170,7 @@ def opening_effects(config: Mapping[str, Any]) -> Sequence[EffectDraft]:
     """Return ExperimentStarted, where there is meta, and the registration of each agent that is named."""
     drafts: list[EffectDraft] = []
     if config.get("meta") is not None:
-        drafts.append(
-            {
-                "kind": words.EXPERIMENT_STARTED,
-                "payload": meta_payload(config["meta"]),
-                "source_id": SERVICE_SOURCE,
-                "schema_version": SCHEMA_VERSION,
-            }
-        )
+        drafts.append(own_draft(words.EXPERIMENT_STARTED, meta_payload(config["meta"])))
     coaches = config.get("coaches")
     named: list[str] = config.get("agents") or []
     drafts += [registration_draft(agent_id, policy_spec(policy_of(agent_id, coaches))) for agent_id in named]
