@@ -66,6 +66,10 @@ class Column(NamedTuple):
     nullable: bool = False
 
 
+#: The column that the rows of every projection begin with.
+WORLD: Final = Column("world_id", "text", "The name of the world.")
+
+
 class View(NamedTuple):
     """A further view: ``select`` names the projection's own view by its name.
 

@@ -9,7 +9,7 @@ from typing import Final
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.world import WorldState, state_text
-from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection
+from worldledger_projections.base import WORLD, Changes, Column, Projection, Row, WorldProjection
 
 #: Longest id of an entity, in characters: as bytes it must fit into the index of the key.
 MAX_ID: Final = 600
@@ -72,7 +72,7 @@ class Entities(Projection):
     version = 1
     comment = "What stands in each world now: the entities of its state."
     columns = (
-        Column("world_id", "text", "The name of the world."),
+        WORLD,
         Column("entity_id", "text", "The entity's id, unique in its world."),
         Column("entity", "json", "The entity's data, in the text in which it stands in the world's state."),
         Column("x", "double precision", "Where it stands in the world's space; null where it has no place.", True),

@@ -15,7 +15,17 @@ from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
 from worldledger.lineage import fork_point
-from worldledger_projections.base import ANALYTICS, Changes, Column, Projection, Row, View, WorldProjection, moment
+from worldledger_projections.base import (
+    ANALYTICS,
+    WORLD,
+    Changes,
+    Column,
+    Projection,
+    Row,
+    View,
+    WorldProjection,
+    moment,
+)
 
 #: So many kinds of effects are told apart in a world's row, so that the row stays small.
 MAX_KINDS: Final = 100
@@ -140,7 +150,7 @@ class WorldSummaries(Projection):
     version = 2
     comment = "What each world is and how far it has come."
     columns = (
-        Column("world_id", "text", "The name of the world."),
+        WORLD,
         Column("ruleset", "text", "The ruleset that its genesis names."),
         Column("ruleset_version", "integer", "The version that the ruleset had when the world was made."),
         Column("experiment", "text", "The label under which worlds are found together.", nullable=True),

@@ -9,7 +9,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
-from worldledger_projections.base import Changes, Column, Projection, Row, View, WorldProjection, moment
+from worldledger_projections.base import WORLD, Changes, Column, Projection, Row, View, WorldProjection, moment
 
 from worldledger.effects import SERVICE_SOURCE, Effect
 from worldledger.errors import IllegalEffectError
@@ -106,7 +106,7 @@ class Agents(Projection):
     version = 1
     comment = "Who acts in each world: the sources of its effects, and the players of its game."
     columns = (
-        Column("world_id", "text", "The name of the world."),
+        WORLD,
         Column("agent_id", "text", "The agent's id: the source_id of its effects."),
         Column("role", "text", "white, black, or both for a game against itself; null for other agents.", True),
         Column("name", "text", "The player's name, where the game tells it.", True),

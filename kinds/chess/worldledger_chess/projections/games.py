@@ -9,7 +9,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection, moment
+from worldledger_projections.base import WORLD, Changes, Column, Projection, Row, WorldProjection, moment
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
@@ -20,7 +20,7 @@ from worldledger_chess.rules.endings import Player
 from worldledger_chess.rules.state import BOARD
 
 _COLUMNS: Final = (
-    Column("world_id", "text", "The name of the world."),
+    WORLD,
     Column("game_id", "text", "The game's id: the name of its world, since one world is one game."),
     Column("experiment", "text", "The label under which worlds are found together.", True),
     Column("white", "text", "The name of the player with the white pieces; null where unknown.", True),

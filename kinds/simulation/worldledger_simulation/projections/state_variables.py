@@ -8,7 +8,17 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import orjson
-from worldledger_projections.base import ANALYTICS, Changes, Column, Projection, Row, View, WorldProjection, moment
+from worldledger_projections.base import (
+    ANALYTICS,
+    WORLD,
+    Changes,
+    Column,
+    Projection,
+    Row,
+    View,
+    WorldProjection,
+    moment,
+)
 
 from worldledger.effects import Effect
 from worldledger.errors import stepped
@@ -114,7 +124,7 @@ _SHOWN: Final = 60
 _Key = tuple[str, str, int]
 
 _COLUMNS: Final = (
-    Column("world_id", "text", "The name of the world."),
+    WORLD,
     Column("turn", "bigint", "The turn that left this value; 0 is before the first turn."),
     Column("agent", "text", "The agent's name; global for a global variable."),
     Column("variable", "text", "The variable: what the path begins with."),

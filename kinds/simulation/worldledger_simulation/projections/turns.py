@@ -9,7 +9,16 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-from worldledger_projections.base import AppendingWorld, Changes, Column, Projection, Row, WorldProjection, moment
+from worldledger_projections.base import (
+    WORLD,
+    AppendingWorld,
+    Changes,
+    Column,
+    Projection,
+    Row,
+    WorldProjection,
+    moment,
+)
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
@@ -147,7 +156,7 @@ class Turns(Projection):
     version = 1
     comment = "The turns of simulations."
     columns = (
-        Column("world_id", "text", "The name of the world."),
+        WORLD,
         Column("turn", "bigint", "The number of the turn; the first is the one that the simulation began with: 0."),
         Column("started_seq", "bigint", "The effect that started it."),
         Column("ended_seq", "bigint", "The TurnEnded; null without one, as for the turn that it began with.", True),
@@ -209,7 +218,7 @@ class Reasoning(Projection):
     version = 1
     comment = "What agents of simulations said of their reasons."
     columns = (
-        Column("world_id", "text", "The name of the world."),
+        WORLD,
         Column("global_seq", "bigint", "The effect that tells of it."),
         Column("turn", "bigint", "The turn in which it was recorded; 0 is before the first."),
         Column("agent_id", "text", "The agent whose reasoning it is."),

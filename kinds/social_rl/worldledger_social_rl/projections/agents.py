@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from worldledger_projections.base import EARLIEST, LATEST, Column, Row, moment
+from worldledger_projections.base import EARLIEST, LATEST, WORLD, Column, Row, moment
 
 from worldledger.effects import Effect
 from worldledger_social_rl.projections.course import (
@@ -27,6 +27,12 @@ from worldledger_social_rl.rules.words import (
     object_of,
 )
 
+_SEQ: Final = Column("global_seq", "bigint", "The effect that tells of it.")
+_ROLE: Final = Column(
+    "agent_role", "text", "The role in its id, or else its `role` as recorded; null where neither tells one.", True
+)
+_RECORDED: Final = Column("recorded_at", "timestamptz", "The wall_time of the effect.")
+
 
 def _emitted(timestamp: Any) -> datetime | None:
     """Return the moment of a timestamp; None for one that is none, or is beyond what a column holds."""
@@ -42,17 +48,12 @@ class Messages(OfAgents):
     version = 3
     comment = "Messages of social-RL runs."
     columns = (
-        Column("world_id", "text", "The name of the world."),
-        Column("global_seq", "bigint", "The effect that tells of it."),
+        WORLD,
+        _SEQ,
         Column("round_number", "bigint", "The round in which it was sent; 0 is before the first."),
         Column("turn_number", "bigint", "The turn within the round; null where that is not told.", True),
         Column("agent_id", "text", "The agent that sent it."),
-        Column(
-            "agent_role",
-            "text",
-            "The role in its id, or else its `role` as recorded; null where neither tells one.",
-            True,
-        ),
+        _ROLE,
         Column("content", "text", "What it says; null where that is no text.", True),
         Column("prar_cue_used", "text", "The PRAR cue that was injected; null without one.", True),
         Column("is_internal", "boolean", "Whether it is for coaches only."),
@@ -61,7 +62,7 @@ class Messages(OfAgents):
         Column("validation_metadata", "json", "What the coach's validation came to; null without any.", True),
         Column("context_frame", "json", "What was injected into the agent's context; null without any.", True),
         Column("emitted_at", "timestamptz", "When it was sent, as recorded; null where that is not told.", True),
-        Column("recorded_at", "timestamptz", "The wall_time of the effect."),
+        _RECORDED,
     )
     effect_kind = MESSAGE_EMITTED
     kinds = ROUND_KINDS | {MESSAGE_EMITTED}
@@ -97,16 +98,11 @@ class Feedback(OfAgents):
     version = 3
     comment = "Feedback on agents in social-RL runs."
     columns = (
-        Column("world_id", "text", "The name of the world."),
-        Column("global_seq", "bigint", "The effect that tells of it."),
+        WORLD,
+        _SEQ,
         Column("round_number", "bigint", "The round in which it was given; 0 is before the first."),
         Column("agent_id", "text", "The agent whose feedback it is."),
-        Column(
-            "agent_role",
-            "text",
-            "The role in its id, or else its `role` as recorded; null where neither tells one.",
-            True,
-        ),
+        _ROLE,
         Column("engagement", "double precision", "Participation, 0 to 1; null where that is not told.", True),
         Column("theoretical_alignment", "double precision", "Framework adherence, 0 to 1; null: not told.", True),
         Column("contribution_value", "double precision", "Substantive contribution, 0 to 1; null: not told.", True),
@@ -117,7 +113,7 @@ class Feedback(OfAgents):
         Column("synthesis_inclusion", "double precision", "Inclusion in the synthesis, 0 to 1; null: not told.", True),
         Column("previous_engagement", "double precision", "The agent's engagement before; null: none.", True),
         Column("previous_alignment", "double precision", "Its theoretical_alignment before; null: none.", True),
-        Column("recorded_at", "timestamptz", "The wall_time of the effect."),
+        _RECORDED,
     )
     effect_kind = FEEDBACK_RECORDED
     kinds = ROUND_KINDS | {FEEDBACK_RECORDED}
@@ -154,16 +150,11 @@ class PolicyAdaptations(OfAgents):
     version = 3
     comment = "Adaptations of agents' policies in social-RL runs."
     columns = (
-        Column("world_id", "text", "The name of the world."),
-        Column("global_seq", "bigint", "The effect that tells of it."),
+        WORLD,
+        _SEQ,
         Column("round_number", "bigint", "The round in which it was made; 0 is before the first."),
         Column("agent_id", "text", "The agent whose policy was adapted."),
-        Column(
-            "agent_role",
-            "text",
-            "The role in its id, or else its `role` as recorded; null where neither tells one.",
-            True,
-        ),
+        _ROLE,
         Column("adaptation_type", "text", "activate_cue, deactivate_cue, adjust_intensity; null: not told.", True),
         Column("cue", "text", "The cue; null where none is told.", True),
         Column("intensity", "double precision", "The cue's intensity from then on, 0 to 1; null: not told.", True),
@@ -173,7 +164,7 @@ class PolicyAdaptations(OfAgents):
         Column("alignment_delta", "double precision", "As found in older runs, else null.", True),
         Column("contribution_delta", "double precision", "As found in older runs, else null.", True),
         Column("caused_by", "bigint", "The effect with the feedback that caused it; null: not told.", True),
-        Column("recorded_at", "timestamptz", "The wall_time of the effect."),
+        _RECORDED,
     )
     effect_kind = POLICY_ADAPTED
     kinds = ROUND_KINDS | {POLICY_ADAPTED}

@@ -9,7 +9,7 @@ from math import fsum
 from operator import attrgetter
 from typing import Final
 
-from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection, moment
+from worldledger_projections.base import WORLD, Changes, Column, Projection, Row, WorldProjection, moment
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
@@ -25,7 +25,7 @@ from worldledger_social_rl.rules.words import (
 )
 
 _COLUMNS: Final = (
-    Column("world_id", "text", "The name of the world."),
+    WORLD,
     Column("round_number", "bigint", "The number of the round."),
     Column("is_ended", "boolean", "Whether it is over."),
     Column("messages", "bigint", "How many messages were sent, those for coaches only included."),

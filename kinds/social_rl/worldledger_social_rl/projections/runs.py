@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
-from worldledger_projections.base import Changes, Column, Projection, Row, WorldProjection, stated_moment
+from worldledger_projections.base import WORLD, Changes, Column, Projection, Row, WorldProjection, stated_moment
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
@@ -24,7 +24,7 @@ from worldledger_social_rl.rules.words import (
 )
 
 _COLUMNS: Final = (
-    Column("world_id", "text", "The name of the world."),
+    WORLD,
     Column("run_id", "text", "The experiment_id of the meta data; the name of the world where they have none."),
     Column("prar_run_id", "text", "The PRAR run that it comes from; null where that is not told.", True),
     Column("framework", "text", "The framework's name; null where that is not told.", True),
