@@ -1,7 +1,6 @@
 """The documents of social-RL experiments: rounds, policies, meta data, and reading and writing them as files.
 
-Source: docs/reference/social-rl.md, "Documents". Everything here is in `worldledger_social_rl.rules`, with the ruleset
-itself.
+Source: docs/reference/social-rl.md, "Documents".
 """
 
 from worldledger_social_rl.rules.errors import InvalidRunError

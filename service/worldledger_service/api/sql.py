@@ -22,7 +22,7 @@ from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.streaming import Stream
 from worldledger_service.arrow.pool import needed
 from worldledger_service.database.analytics import cookbook
-from worldledger_service.database.analytics.asking import ask
+from worldledger_service.database.analytics.asking import Answer, Cells, ask
 from worldledger_service.database.engine import connect_pool
 from worldledger_service.database.guards import READER_ROLE
 from worldledger_service.runtime.guarding import guarded
@@ -216,18 +216,18 @@ def _question(body: SqlQuestion, bound: int) -> _Question:
     return _Question(str(query), params, bound if body.max_rows is None else min(body.max_rows, bound))
 
 
+@asynccontextmanager
+async def _asked(found: Services, question: _Question, cells: Cells) -> AsyncIterator[Answer]:
+    """Ask a question over a connection of the reader's; see `ask`."""
+    query, params, most = question
+    async with found.sql.connection() as connection:
+        timeout_s = found.settings.sql_timeout
+        async with ask(connection, query, params, timeout_s=timeout_s, most=most, cells=cells) as answer:
+            yield answer
+
+
 async def _json(found: Services, question: _Question) -> AsyncGenerator[bytes, None]:
-    async with (
-        found.sql.connection() as connection,
-        ask(
-            connection,
-            question.query,
-            question.params,
-            timeout_s=found.settings.sql_timeout,
-            most=question.most,
-            cells="json",
-        ) as answer,
-    ):
+    async with _asked(found, question, "json") as answer:
         shown = [{"name": name, "type": kind} for name, kind in answer.columns]
         yield b'{"columns":' + encode(shown) + b',"rows":['
         before = ""
@@ -246,17 +246,7 @@ async def _arrow(found: Services, question: _Question) -> AsyncGenerator[bytes, 
             schema_of,
         )
 
-    async with (
-        found.sql.connection() as connection,
-        ask(
-            connection,
-            question.query,
-            question.params,
-            timeout_s=found.settings.sql_timeout,
-            most=question.most,
-            cells="plain",
-        ) as answer,
-    ):
+    async with _asked(found, question, "plain") as answer:
         schema = schema_of(answer.columns)
         encoder = Encoder(schema)
         yield encoder.taken()

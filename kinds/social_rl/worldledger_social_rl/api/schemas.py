@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from worldledger_service.api.documents import Published, document
 
-from worldledger_social_rl.rules import PolicyState, RoundResult
+from worldledger_social_rl.documents import PolicyState, RoundResult
 
 TITLES: Final = {
     "social-rl-policy-state": "The policies of the roles of a social-RL run",

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, WorldName
 
 from worldledger.canonical import MAX_INT
-from worldledger_social_rl.rules import RoundResult as _RoundResult
+from worldledger_social_rl.documents import RoundResult as _RoundResult
 
 _AGENT = "Worker+Alice"
 _RESULT: dict[str, Any] = {

@@ -25,41 +25,9 @@ from worldledger_social_rl.rules import config as _config
 from worldledger_social_rl.rules import handlers
 from worldledger_social_rl.rules.checks import CHECKS, check_intent
 from worldledger_social_rl.rules.config import SocialRLPolicy, policy_of
-from worldledger_social_rl.rules.fields import SCHEMA_VERSION
-from worldledger_social_rl.rules.files import create_experiment_meta, load_round_result, save_round_result
-from worldledger_social_rl.rules.models import (
-    AgentFeedback,
-    ContextFrame,
-    CueState,
-    ExperimentMeta,
-    PolicyAdaptation,
-    PolicyState,
-    RolePolicy,
-    RoundResult,
-    SocialRLMessage,
-    validate_round_result,
-)
 from worldledger_social_rl.rules.words import ROUND_ENDED, ROUND_STARTED
 
-__all__ = [
-    "RULESET",
-    "SCHEMA_VERSION",
-    "AgentFeedback",
-    "ContextFrame",
-    "CueState",
-    "ExperimentMeta",
-    "PolicyAdaptation",
-    "PolicyState",
-    "RolePolicy",
-    "RoundResult",
-    "SocialRL",
-    "SocialRLMessage",
-    "SocialRLPolicy",
-    "create_experiment_meta",
-    "load_round_result",
-    "save_round_result",
-    "validate_round_result",
-]
+__all__ = ["RULESET", "SocialRL", "SocialRLPolicy"]
 
 
 class SocialRL(Ruleset):
