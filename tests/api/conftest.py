@@ -18,8 +18,7 @@ from worldledger_service.app import create_app
 
 from tests.conftest import Servers
 
-from .chess import FOOLS_MATE, catch_up, mate, moved, new_game, started
-from .helpers import Served, draft, serving, settings
+from .helpers import Served, catch_up, serving, settings, shares
 from .living import new_world, register
 
 _numbers = itertools.count(1)
@@ -36,19 +35,13 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
     return {"test_ws_hostile.py": hostile, "test_feeding.py": own, "test_leaving.py": own}.get(item.path.name, usual)
 
 
-def _shares(request: pytest.FixtureRequest) -> bool:
-    """Tell whether the tests of a file share an application: they do where they run on one loop."""
-    mark = request.node.get_closest_marker("asyncio")
-    return mark is not None and mark.kwargs.get("loop_scope") == "module"
-
-
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, servers: Servers, server_kind: str) -> Iterator[str]:
     """Return a superuser's address of a migrated database: the test's own, or that which the file's tests share.
 
     Where the projections are read they have their tables already.
     """
-    if _shares(request):
+    if shares(request):
         yield str(request.getfixturevalue("shared_url"))
         return
     read = {"played", "game"} & set(request.fixturenames)
@@ -75,7 +68,7 @@ def built(servers: Servers, server_kind: str) -> Iterator[str]:
 @pytest.fixture
 def app(request: pytest.FixtureRequest, database_url: str) -> FastAPI:
     """Run an application in this process, without a socket: the test's own, or that which the file's tests share."""
-    found: FastAPI = request.getfixturevalue("shared_app" if _shares(request) else "own_app")
+    found: FastAPI = request.getfixturevalue("shared_app" if shares(request) else "own_app")
     return found
 
 
@@ -121,7 +114,7 @@ def services(app: FastAPI) -> Services:
 @pytest.fixture
 def client(request: pytest.FixtureRequest, app: FastAPI) -> httpx2.AsyncClient:
     """Talk to the application."""
-    found: httpx2.AsyncClient = request.getfixturevalue("shared_client" if _shares(request) else "own_client")
+    found: httpx2.AsyncClient = request.getfixturevalue("shared_client" if shares(request) else "own_client")
     return found
 
 
@@ -135,7 +128,7 @@ async def own_client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
 @pytest.fixture
 def world(request: pytest.FixtureRequest, client: httpx2.AsyncClient) -> str:
     """Create a world whose drafts may set sim_time; return its name: ``town``, unless tests share a database."""
-    return str(request.getfixturevalue("shared_world" if _shares(request) else "own_world"))
+    return str(request.getfixturevalue("shared_world" if shares(request) else "own_world"))
 
 
 @pytest.fixture
@@ -179,31 +172,3 @@ async def inhabited(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
         await new_world(made)
         await register(made, "alice", "bob")
         yield made
-
-
-@pytest.fixture
-def played(request: pytest.FixtureRequest) -> None:
-    """Have three games: one that ana lost, one that goes on between others, one that has not begun; and a sandbox."""
-    request.getfixturevalue("shared_played" if _shares(request) else "own_played")
-
-
-@pytest.fixture
-async def own_played(client: httpx2.AsyncClient, services: Services) -> None:
-    """Have the games for one test."""
-    await _play(client, services)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_played(shared_client: httpx2.AsyncClient, shared_app: FastAPI) -> None:
-    """Have the games for tests that only read them."""
-    await _play(shared_client, shared_app.state.services)
-
-
-async def _play(client: httpx2.AsyncClient, services: Services) -> None:
-    moves = [moved(uci, 0.5 + n) for n, uci in enumerate(FOOLS_MATE)]
-    await new_game(client, "g1", started(), *moves, mate(), experiment="trial")
-    await new_game(client, "g2", started("cy", "ana"), moved("e2e4"), experiment="trial")
-    await new_game(client, "g3")
-    await client.post("/v1/worlds", json={"world_id": "town"})
-    await client.post("/v1/worlds/town/effects", json=draft(source_id="smith"))
-    await catch_up(services)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import orjson
+import pytest
 import uvicorn.server
 from fastapi import FastAPI
 from worldledger_service import app as composition
@@ -187,3 +188,28 @@ async def tailing(
         tail = Tail(response)
         assert (await tail.block())[0].startswith(": after ")
         yield tail
+
+
+async def catch_up(services: Services) -> None:
+    """Feed the projections until nothing is due."""
+    await services.projections.run_until_caught_up(timeout=60)
+
+
+async def walk_pages(client: httpx2.AsyncClient, url: str, items: str, key: str, says: str) -> list[list[Any]]:
+    """Follow rel=next and give a field of every item, page by page; ``says`` is what tells where the next begins."""
+    pages = []
+    following: str | None = url
+    while following is not None:
+        response = await client.get(following)
+        assert response.status_code == 200, response.text
+        page = response.json()
+        pages.append([item[key] for item in page[items]])
+        following = response.links["next"]["url"] if "next" in response.links else None
+        assert page[says] == (pages[-1][-1] if following else None)
+    return pages
+
+
+def shares(request: pytest.FixtureRequest) -> bool:
+    """Tell whether the tests of a file share an application: they do where they run on one loop."""
+    mark = request.node.get_closest_marker("asyncio")
+    return mark is not None and mark.kwargs.get("loop_scope") == "module"

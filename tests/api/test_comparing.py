@@ -98,11 +98,11 @@ async def test_what_cannot_be_compared(client: httpx2.AsyncClient, runs: list[st
 
 
 async def test_worlds_of_different_kinds(client: httpx2.AsyncClient, runs: list[str]) -> None:
-    """A game is not compared with a free world; the problem names both kinds."""
-    other = f"{runs[0]}-game"
-    assert (await client.post("/v1/worlds", json={"world_id": other, "ruleset": "chess"})).status_code == 201
+    """A run is not compared with a free world; the problem names both kinds."""
+    other = f"{runs[0]}-run"
+    assert (await client.post("/v1/worlds", json={"world_id": other, "ruleset": "social_rl"})).status_code == 201
     told = problem(await client.get("/v1/compare", params={"world": [runs[0], other]}), 422, "not_comparable")
-    assert told["rulesets"] == ["chess", "sandbox"]
+    assert told["rulesets"] == ["sandbox", "social_rl"]
 
 
 async def test_two_worlds_without_anything(client: httpx2.AsyncClient, world: str) -> None:

@@ -22,8 +22,7 @@ from worldledger_service.projecting.engine import Engine
 
 from tests.cli.helpers import Running
 
-from .chess import FOOLS_MATE, mate, moved, new_game, started
-from .helpers import settings, wait_for
+from .helpers import draft, settings, wait_for
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -40,11 +39,9 @@ async def test_a_service_feeds_its_projections(feeding: FastAPI) -> None:
     """By default a service feeds them itself; when it stops its leases are free."""
     transport = httpx2.ASGITransport(app=feeding)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        await new_game(client, "g1", started(), *map(moved, FOOLS_MATE), mate())
-        await _until_fed(client, "g1", 7)
-        assert (await client.get("/v1/games/g1?min_seq=7")).json()["status"] == "checkmate"
-        assert len((await client.get("/v1/games/g1/moves?min_seq=7")).json()["moves"]) == 4
-        assert (await client.get("/v1/projections/games")).json()["live"]["held"] is True
+        await _speak(client, "w1", 6)
+        await _until_fed(client, "w1", 7)
+        assert (await client.get("/v1/projections/world_summaries")).json()["live"]["held"] is True
 
 
 async def test_what_goes_on_ends_with_the_service(database_url: str) -> None:
@@ -62,7 +59,7 @@ async def test_what_goes_on_ends_with_the_service(database_url: str) -> None:
         async with made.router.lifespan_context(made):
             transport = httpx2.ASGITransport(app=made)
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                response = await client.post("/v1/projections/games/verify")
+                response = await client.post("/v1/projections/entities/verify")
                 assert response.json()["verify"]["status"] == "running"
         assert ended.is_set()
 
@@ -72,19 +69,31 @@ async def test_a_commit_wakes_who_feeds_and_who_follows(database_url: str) -> No
     made = create_app(settings(projections=True, poll_interval=3600.0), database_url)
     async with made.router.lifespan_context(made):
         services: Services = made.state.services
-        waiting = asyncio.create_task(services.watcher.wait_beyond("g1", 1))
+        waiting = asyncio.create_task(services.watcher.wait_beyond("w1", 1))
         transport = httpx2.ASGITransport(app=made)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            await new_game(client, "g1", started())
+            await _speak(client, "w1", 1)
             assert await waiting == 2
-            await _until_fed(client, "g1", 2)
-            await new_game(client, "g2", started())
-            await _until_fed(client, "g2", 2)
+            await _until_fed(client, "w1", 2)
+            await _speak(client, "w2", 1)
+            await _until_fed(client, "w2", 2)
 
 
-async def _until_fed(client: httpx2.AsyncClient, game: str, seq: int) -> None:
+async def _speak(client: httpx2.AsyncClient, world_id: str, times: int) -> None:
+    """Create a world, and append so many effects to it."""
+    assert (await client.post("/v1/worlds", json={"world_id": world_id})).status_code == 201
+    effects = await client.post(f"/v1/worlds/{world_id}/effects", json=[draft(n) for n in range(times)])
+    assert effects.status_code == 201, effects.text
+
+
+async def _until_fed(client: httpx2.AsyncClient, world_id: str, seq: int) -> None:
+    """Wait until the projection of worlds has a world at a seq."""
+    query = "select last_seq from world_summaries where world_id = :world_id"
     async with asyncio.timeout(60):
-        while (await client.get(f"/v1/games/{game}?min_seq={seq}")).status_code != 200:
+        while True:
+            answer = await client.post("/v1/sql", json={"query": query, "params": {"world_id": world_id}})
+            if answer.status_code == 200 and answer.json()["rows"] == [[seq]]:
+                return
             await asyncio.sleep(0.01)
 
 
@@ -111,8 +120,8 @@ async def test_a_killed_feeder_is_replaced(feeding: FastAPI) -> None:
     """A feeder that is killed is started again, and goes on where it was; what it counted begins anew."""
     transport = httpx2.ASGITransport(app=feeding)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        await new_game(client, "g2", started())
-        await _until_fed(client, "g2", 2)
+        await _speak(client, "w2", 1)
+        await _until_fed(client, "w2", 2)
         process = feeding.state.services.projector._process
         # Ctrl-C at the terminal is not for it; it stands back behind those who answer.
         assert os.getsid(process.pid) == process.pid
@@ -121,8 +130,8 @@ async def test_a_killed_feeder_is_replaced(feeding: FastAPI) -> None:
             assert autogroup.read_text().endswith("nice 5\n")
         process.kill()
         await process.wait()
-        await new_game(client, "g3", started(), *map(moved, FOOLS_MATE), mate())
-        await _until_fed(client, "g3", 7)
+        await _speak(client, "w3", 6)
+        await _until_fed(client, "w3", 7)
         await wait_for(lambda: feeding.state.services.projector.counters.effects > 0, "it tells what it has counted")
         assert "worldledger_projection_runner_effects_total" in (await client.get("/metrics")).text
 

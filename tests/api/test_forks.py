@@ -83,7 +83,7 @@ async def test_forks_that_cannot_be_made(client: httpx2.AsyncClient) -> None:
     for more, path in (
         ({"fork_of": of_w | {"at": "yesterday"}}, "$.fork_of.at"),
         ({"fork_of": of_w | {"bogus": 1}}, "$.fork_of.bogus"),
-        ({"fork_of": of_w, "ruleset": "chess"}, "$.ruleset"),
+        ({"fork_of": of_w, "ruleset": "social_rl"}, "$.ruleset"),
         ({"fork_of": of_w | {"changes": {"carol/gold": 1}}}, "$.changes.carol/gold"),
     ):
         problem(await client.post("/v1/worlds", json={"world_id": "f"} | more), 422, "invalid_config", path=path)

@@ -9,8 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from worldledger_service.api.context import Services
 from worldledger_service.projecting import engine
 
-from .chess import catch_up, new_game, started
-from .helpers import draft
+from .helpers import catch_up, draft
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -79,11 +78,13 @@ async def test_requests_are_counted_by_route_and_status(client: httpx2.AsyncClie
 
 async def test_projections_tell_their_lag(client: httpx2.AsyncClient, services: Services) -> None:
     """Lag, parked worlds and what was fed are told for each projection, and what the runner of this process did."""
-    await new_game(client, "g1", started())
+    await client.post("/v1/worlds", json={"world_id": "w1"})
+    await client.post("/v1/worlds/w1/effects", json=draft())
     await catch_up(services)
-    await client.post("/v1/projections/games/pause")
-    await client.post("/v1/projections/moves/rebuild")
-    await new_game(client, "g2", started())
+    await client.post("/v1/projections/entities/pause")
+    await client.post("/v1/projections/world_summaries/rebuild")
+    await client.post("/v1/worlds", json={"world_id": "w2"})
+    await client.post("/v1/worlds/w2/effects", json=draft())
     samples = await _samples(client)
     for name, value in (
         ("lag_effects", 2),
@@ -93,11 +94,11 @@ async def test_projections_tell_their_lag(client: httpx2.AsyncClient, services: 
         ("rebuilding", 0),
         ("fed_effects_total", 2),
     ):
-        assert _value(samples, f"projection_{name}", projection="games") == value, name
-    lag = _value(samples, "projection_lag_seconds", projection="games")
+        assert _value(samples, f"projection_{name}", projection="entities") == value, name
+    lag = _value(samples, "projection_lag_seconds", projection="entities")
     assert lag is not None
     assert lag >= 0
-    assert _value(samples, "projection_rebuilding", projection="moves") == 1
+    assert _value(samples, "projection_rebuilding", projection="world_summaries") == 1
 
 
 async def test_without_the_database_the_rest_is_told(client: httpx2.AsyncClient, world: str) -> None:

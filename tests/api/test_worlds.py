@@ -169,7 +169,7 @@ async def test_a_configuration_out_of_bounds_is_refused(client: httpx2.AsyncClie
 async def test_an_unknown_ruleset_names_the_known_ones(client: httpx2.AsyncClient) -> None:
     """A world with a ruleset that is not installed is told which are."""
     found = problem(await client.post("/v1/worlds", json={"world_id": "w", "ruleset": "whist"}), 422, "unknown_ruleset")
-    assert {"chess", "sandbox"} <= set(found["known"])
+    assert {"simulation", "sandbox"} <= set(found["known"])
 
 
 async def test_a_config_over_the_limit_is_refused(client: httpx2.AsyncClient) -> None:
@@ -290,7 +290,7 @@ async def test_names_that_may_have_been_meant(client: httpx2.AsyncClient, world:
 
 async def test_filters_that_find_nothing_tell_what_may_have_been_meant(client: httpx2.AsyncClient, world: str) -> None:
     """An experiment, kind or source that is not there is answered with those that are like it; others with none."""
-    await client.post("/v1/worlds", json={"world_id": "dorf", "experiment": "harvest", "ruleset": "chess"})
+    await client.post("/v1/worlds", json={"world_id": "dorf", "experiment": "harvest", "ruleset": "social_rl"})
     effect = {"kind": "OfferMade", "payload": {}, "source_id": "alice", "schema_version": "1.0.0"}
     await client.post(f"/v1/worlds/{world}/effects", json=effect)
 

@@ -10,9 +10,9 @@ import jsonschema_rs
 import pytest
 import pytest_asyncio
 
-from tests.api.chess import new_game, started
+from tests.api.chess.games import new_game, started
+from tests.api.chess.live import made
 from tests.api.helpers import problem, serving
-from tests.api.live import made
 from tests.conftest import Servers
 
 from .helpers import (

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from worldledger_sandbox.rules import RULESET
 
-from tests.rulesets.sandboxes import NAMES, SAID, Said, effects_of
+from tests.rulesets.sandbox.worlds import NAMES, SAID, Said, effects_of
 from worldledger.deltas import ObservationDelta, ObservedEvent, View
 from worldledger.effects import Effect
 from worldledger.folding import Fold

@@ -19,7 +19,7 @@ from worldledger_sandbox.rules import RULESET as SANDBOX
 from worldledger_simulation.rules import RULESET as SIMULATION
 
 from tests.rules.chains import make_effect
-from tests.rulesets.sandboxes import effects_of
+from tests.rulesets.sandbox.worlds import effects_of
 from tests.rulesets.simulation.playing import KEY, Play, trade
 from worldledger.answering import Answering, hidden_refusal, truth_of
 from worldledger.drafts import check_draft

@@ -10,7 +10,7 @@ import pytest
 from worldledger_sandbox.rules import RULESET
 
 from tests.cases import cases
-from tests.rulesets.sandboxes import effects_of
+from tests.rulesets.sandbox.worlds import effects_of
 from worldledger.chain import StoredEffect
 from worldledger.effects import Effect
 from worldledger.errors import FoldError, TamperedError

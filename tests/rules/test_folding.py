@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from worldledger_sandbox.rules import RULESET
 
 import worldledger
-from tests.rulesets.sandboxes import ANY_SAID, SAID, Said, effects_of, told
+from tests.rulesets.sandbox.worlds import ANY_SAID, SAID, Said, effects_of, told
 from worldledger.chain import StoredEffect
 from worldledger.folding import Fold, fold
 from worldledger.world import WorldState

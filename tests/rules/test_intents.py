@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.rulesets.sandboxes import after
+from tests.rulesets.sandbox.worlds import after
 from worldledger.canonical import MAX_DEPTH, MAX_INT
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD, check_draft
 from worldledger.effects import SERVICE_SOURCE

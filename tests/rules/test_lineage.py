@@ -13,7 +13,7 @@ from worldledger_sandbox.rules import RULESET
 
 from tests.rules.chains import make_effect
 from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, registered
-from tests.rulesets.sandboxes import Said, effects_of
+from tests.rulesets.sandbox.worlds import Said, effects_of
 from worldledger.canonical import PROFILE
 from worldledger.effects import Effect
 from worldledger.errors import FoldError, InvalidConfigError

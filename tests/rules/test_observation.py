@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.cases import cases
-from tests.rulesets.sandboxes import Said, after, effects_of
+from tests.rulesets.sandbox.worlds import Said, after, effects_of
 from worldledger.deltas import ObservationDelta, merge_last_seen
 from worldledger.effects import Effect
 from worldledger.latency import MAX_DELAY, bounded

@@ -11,7 +11,7 @@ from worldledger_sandbox.rules import RULESET
 from tests.cases import cases
 from tests.rules.observability.simulations import KEY
 from tests.rules.seeing import World, whispered
-from tests.rulesets.sandboxes import after, effects_of
+from tests.rulesets.sandbox.worlds import after, effects_of
 from worldledger.drafts import check_draft
 from worldledger.effects import Effect
 from worldledger.errors import IllegalEffectError

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tests.cases import cases
-from tests.rulesets.sandboxes import after
+from tests.rulesets.sandbox.worlds import after
 from worldledger.effects import Effect, Intent
 from worldledger.errors import (
     IllegalEffectError,

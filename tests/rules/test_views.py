@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rules.seeing import World, long_story, registered
-from tests.rulesets.sandboxes import effects_of
+from tests.rulesets.sandbox.worlds import effects_of
 from worldledger.errors import UnknownAgentError
 from worldledger.observation import (
     DistanceLatency,

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from tests.rules.seeing import World
-from tests.rulesets.sandboxes import Said, effects_of
+from tests.rulesets.sandbox.worlds import Said, effects_of
 
 
 def _calls(world: World, said: list[Said]) -> int:

@@ -10,7 +10,7 @@ from worldledger_sandbox.rules import Sandbox
 
 from tests.cases import cases
 from tests.rules.seeing import Personal, World, registered
-from tests.rulesets.sandboxes import Said
+from tests.rulesets.sandbox.worlds import Said
 from worldledger.effects import Effect
 from worldledger.errors import TamperedError, UnregisteredPolicyError
 from worldledger.folding import Fold

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from worldledger_sandbox.rules import HANDLERS, RULESET
 
 from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, OwnDelta, long_story, registered
-from tests.rulesets.sandboxes import Said, effects_of
+from tests.rulesets.sandbox.worlds import Said, effects_of
 from worldledger.deltas import ObservationDelta, View, apply_delta, merge_last_seen
 from worldledger.effects import Effect, is_system_kind
 from worldledger.folding import Fold

@@ -15,7 +15,7 @@ from worldledger_service.store.replaying import ViewDigests, ViewProof
 
 from tests.rules.chains import chained
 from tests.rules.seeing import OwnDelta, long_story, registered
-from tests.rulesets.sandboxes import Said, effects_of
+from tests.rulesets.sandbox.worlds import Said, effects_of
 from worldledger.chain import StoredEffect
 from worldledger.effects import Effect
 from worldledger.folding import Fold

@@ -13,7 +13,7 @@ from worldledger_service.store import Store, replaying
 from worldledger_service.store.replaying import ReplayVerdict, check_replay
 
 from tests.rules.seeing import registered
-from tests.rulesets.sandboxes import Said, effects_of
+from tests.rulesets.sandbox.worlds import Said, effects_of
 from worldledger.deltas import merge_last_seen
 from worldledger.effects import EffectDraft
 from worldledger.folding import Fold

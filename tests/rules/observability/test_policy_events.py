@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.rules.observability.simulations import KEY
 from tests.rules.observability.test_policy import a_policy, a_world
-from tests.rulesets.sandboxes import effects_of
+from tests.rulesets.sandbox.worlds import effects_of
 from worldledger.observability import MatrixPolicy, noise_of
 from worldledger.observation import ObservedEvent
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from worldledger_chess.rules import BoardState, board_of, is_uci, read_fen, replayed, tensor_of
 
 from tests.cases import cases
-from tests.rulesets.chess_worlds import draft, folded, moved, started, table
+from tests.rulesets.chess.worlds import draft, folded, moved, started, table
 
 AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
 MATE = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"

@@ -11,7 +11,7 @@ from worldledger_chess.rules import automatic_end, replayed, resignation, timed_
 from worldledger_chess.rules.endings import Player, Reason
 
 from tests.cases import cases
-from tests.rulesets.chess_worlds import table
+from tests.rulesets.chess.worlds import table
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
 #: A king that walks round and a rook that steps aside: no position comes again for long.

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from worldledger_chess.rules import Agent, AgentSpec, BoardState, Game, GameSession
 
 from tests.cases import cases
-from tests.rulesets.chess_worlds import EXAMPLES, draft, effects, folded, games_in, moved, started, table
-from tests.rulesets.recorded import one
+from tests.rulesets.chess.recorded import one
+from tests.rulesets.chess.worlds import EXAMPLES, draft, effects, folded, games_in, moved, started, table
 
 NAME = "550e8400-e29b-41d4-a716-446655440000"
 SESSION = "7c9e6679-7425-40de-944b-e07fc1f90ae7"

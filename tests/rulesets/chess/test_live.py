@@ -10,7 +10,7 @@ import pytest
 from worldledger_chess.rules import RULESET, BoardState, LiveConfig
 
 from tests.cases import cases
-from tests.rulesets.chess_worlds import started
+from tests.rulesets.chess.worlds import started
 from tests.rulesets.counting import malformed
 from worldledger.canonical import gate
 from worldledger.drafts import check_draft, effect_text

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from worldledger_chess.rules import Move, move_errors, moves_of, read_fen
 
 from tests.cases import cases
-from tests.rulesets.chess_worlds import EXAMPLES, draft, effects, games_in, moved, started
-from tests.rulesets.recorded import one
+from tests.rulesets.chess.recorded import one
+from tests.rulesets.chess.worlds import EXAMPLES, draft, effects, games_in, moved, started
 
 E4: dict[str, Any] = {
     "from_square": "e2",

@@ -30,8 +30,8 @@ LEFT_OUT: Final = {
 FOLLOWED: Final = ("is_promotion", "promotion_piece", "is_null", "nags")
 _NEW: Final = 'Field("is_check", "boolean", "Whether it gives check.", fact=lambda _, san: san[-1] in "+#"),'
 _ASKED: Final = """
-from tests.projections.test_moves import Moves, effects_of, moved, rows_of, started
-from tests.rulesets.chess_worlds import AGENTS, Table, draft
+from tests.projections.chess.test_moves import Moves, effects_of, moved, rows_of, started
+from tests.rulesets.chess.worlds import AGENTS, Table, draft
 from tests.shipping.tables import TABLES
 from worldledger.errors import IllegalEffectError
 

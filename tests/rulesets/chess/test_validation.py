@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from worldledger_chess.rules import BoardState, Game, validate_game_state
 
 from tests.cases import cases
-from tests.rulesets.chess_worlds import EXAMPLES, draft, effects, folded, games_in, moved, started
-from tests.rulesets.recorded import one
+from tests.rulesets.chess.recorded import one
+from tests.rulesets.chess.worlds import EXAMPLES, draft, effects, folded, games_in, moved, started
 
 FOOLS_MATE = ("f2f3", "e7e5", "g2g4", "d8h4")
 MATE = {"status": "checkmate", "result": "black_wins", "reason": "checkmate"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from worldledger_chess.rules import RULESET as CHESS
 
 from tests.rules.seeing import registered
-from tests.rulesets import chess_worlds
-from tests.rulesets.sandboxes import effects_of
+from tests.rulesets.chess import worlds as chess_worlds
+from tests.rulesets.sandbox.worlds import effects_of
 from worldledger.deltas import apply_delta
 from worldledger.folding import Fold
 from worldledger.observation import ObservationPolicy, PolicyConfig

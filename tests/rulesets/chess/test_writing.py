@@ -18,9 +18,9 @@ from worldledger_chess.rules.gamelog import GameLog
 from worldledger_chess.rules.pgn import RecordedGame
 from worldledger_chess.rules.writing import WrittenGame, pgn_of, plain_remarks, remarks_of, write_game
 
-from tests.rulesets.chess_worlds import EXAMPLES, REAL, effects, games_in, moved, started
-from tests.rulesets.recorded import one, payloads, read, whole
-from tests.rulesets.test_pgn_properties import STARTS, playout
+from tests.rulesets.chess.recorded import one, payloads, read, whole
+from tests.rulesets.chess.test_pgn_properties import STARTS, playout
+from tests.rulesets.chess.worlds import EXAMPLES, REAL, effects, games_in, moved, started
 from worldledger.errors import FileRefusedError
 
 

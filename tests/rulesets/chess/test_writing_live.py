@@ -9,8 +9,8 @@ from worldledger_chess.rules.gamelog import GameLog
 from worldledger_chess.rules.writing import pgn_of, write_game
 
 from tests.cases import cases
-from tests.rulesets.chess_worlds import draft, effects, moved, started
-from tests.rulesets.recorded import one, payloads
+from tests.rulesets.chess.recorded import one, payloads
+from tests.rulesets.chess.worlds import draft, effects, moved, started
 from worldledger.errors import SimulationError
 
 

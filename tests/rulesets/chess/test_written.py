@@ -12,8 +12,8 @@ from worldledger_chess.rules import RULESET, Move
 from worldledger_chess.rules.moves import FACTS, play_move
 
 from tests.cases import cases
-from tests.rulesets.chess_worlds import Table, draft, effects, started, table
-from tests.rulesets.recorded import one
+from tests.rulesets.chess.recorded import one
+from tests.rulesets.chess.worlds import Table, draft, effects, started, table
 from worldledger.chain import StoredEffect
 from worldledger.drafts import REQUEST_DIGEST, asked_by, check_draft, effect_body_digests, effect_text
 from worldledger.errors import IllegalEffectError

@@ -1,0 +1,41 @@
+"""What routes over projections of games say while these are not there, or behind."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import httpx2
+from worldledger_service.api.context import Services
+
+from tests.api.helpers import catch_up, problem
+
+from .games import moved, new_game, started
+
+
+async def test_before_anybody_feeds_them_they_say_so(client: httpx2.AsyncClient) -> None:
+    """On a fresh database routes over projections say that these are not there yet."""
+    for path in ("/v1/games", "/v1/agents", "/v1/agents/ana/stats"):
+        problem(await client.get(path), 503, "projection_unavailable")
+
+
+async def test_a_paused_projection_is_behind(client: httpx2.AsyncClient, services: Services) -> None:
+    """What a paused projection has not read is not missing: it is behind, and by how much. Resumed, it has it."""
+    await catch_up(services)
+    await client.post("/v1/projections/games/pause")
+    await new_game(client, "g2", started())
+    await catch_up(services)
+    problem(await client.get("/v1/games/g2"), 503, "projection_behind", lag=2)
+    await client.post("/v1/projections/games/resume")
+    await catch_up(services)
+    assert (await client.get("/v1/games/g2")).status_code == 200
+
+
+async def test_what_was_set_aside_is_not_waited_for(client: httpx2.AsyncClient, services: Services) -> None:
+    """A read that waits for a world that was set aside is answered at once; tried again, the game is there."""
+    await new_game(client, "g2", started(), moved("e2e4"))
+    with mock.patch("worldledger_chess.projections.games._Game", side_effect=ZeroDivisionError("broken")):
+        await catch_up(services)
+    problem(await client.get("/v1/games/g2?min_seq=3"), 503, "projection_behind", cursor=0, head_seq=3)
+    assert (await client.post("/v1/projections/games/retry")).json() == {"released": 1}
+    await catch_up(services)
+    assert (await client.get("/v1/games/g2?min_seq=3")).json()["plies"] == 1
