@@ -20,44 +20,10 @@ ABOUT_CHESS: Final = (
     "tests/arena",
     "tests/openenv",
     "tests/client/pettingzoo",
-    "tests/rulesets/chess",
-    "tests/rulesets/chess_worlds.py",
-    "tests/rulesets/test_chess_malformed.py",
-    "tests/rulesets/test_chess_moves.py",
-    "tests/rulesets/test_chess_properties.py",
-    "tests/rulesets/test_chess_rules.py",
-    "tests/rulesets/test_chess_state.py",
-    "tests/rulesets/test_pgn_checked.py",
-    "tests/rulesets/test_pgn_endings.py",
-    "tests/rulesets/test_pgn_files.py",
-    "tests/rulesets/test_pgn_moves.py",
-    "tests/rulesets/test_pgn_properties.py",
-    "tests/rulesets/test_pgn_reading.py",
-    "tests/api/test_agents.py",
-    "tests/api/test_game_faults.py",
-    "tests/api/test_game_states.py",
-    "tests/api/test_games.py",
-    "tests/api/test_live_games.py",
-    "tests/api/test_new_games.py",
-    "tests/api/test_watch_games.py",
-    "tests/cli/test_chess_play.py",
-    "tests/cli/test_chess_show.py",
-    "tests/cli/test_export_pgn.py",
-    "tests/cli/test_import_pgn.py",
-    "tests/cli/test_import_many.py",
-    "tests/cli/test_stopping.py",
-    "tests/faults/test_games_silence.py",
-    "tests/projections/test_agent_stats.py",
-    "tests/projections/test_agents.py",
-    "tests/projections/test_games.py",
-    "tests/projections/test_moves.py",
-    "tests/projections/test_play.py",
-    "tests/projections/test_tally.py",
-    "tests/projections/chess_logs.py",
-    "tests/report/test_numbers.py",
-    "tests/runtime/test_chess_worlds.py",
-    "tests/store/test_chess_worlds.py",
-    "tests/store/test_recordings.py",
+    *(
+        f"tests/{folder}/chess"
+        for folder in ("api", "cli", "faults", "projections", "report", "rulesets", "runtime", "store")
+    ),
 )
 #: The folders of the core's tests that run without it.
 CORE: Final = (
@@ -69,6 +35,8 @@ CORE: Final = (
     "tests/projections",
     "tests/schema",
     "tests/client",
+    "tests/api",
+    "tests/cli",
 )
 #: Some of them: these run each time, and all with --thorough.
 SOME: Final = (
