@@ -8,7 +8,7 @@ from worldledger.comparing import OWN_OF_STATES, differences, left_out_of
 from worldledger.errors import UnknownAgentError
 from worldledger.near import near
 from worldledger_service.runtime.comparing import listed, visible
-from worldledger_service.runtime.origins import Origins
+from worldledger_service.runtime.replays import Origins
 
 if TYPE_CHECKING:
     from worldledger.observation import View
