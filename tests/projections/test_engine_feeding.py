@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from worldledger_projections.folds import Folds, Held
+from worldledger_service.projecting import batch as batching
 from worldledger_service.store import Store
 
 from tests.store.helpers import guards_down
@@ -83,6 +84,34 @@ async def test_more_worlds_than_one_look_takes(
     await assert_equal_to_log(pool, store, names)
     assert engine.counters.effects == 3 * (30 + 300)
     assert engine.counters.conflicts == 0
+
+
+async def test_rows_of_new_worlds_are_copied(
+    store: Store, pool: Any, make_engine: Any, worlds: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first rows of many worlds are copied in, and what follows is not; rows that are there already give way."""
+    copied: list[int] = []
+    copy = batching._copy
+
+    async def noted(connection: Any, copies: Any) -> None:
+        copied.extend(len(rows) for _, rows in copies)
+        await copy(connection, copies)
+
+    monkeypatch.setattr(batching, "_copy", noted)
+    monkeypatch.setattr(batching, "_MANY", 5)
+    names = await worlds(6)
+    engine = make_engine([Counts()])
+    await engine.run_until_caught_up(timeout=100)
+    assert copied == [6]
+    for name in names:
+        await append(store, name, story(0, 10))
+    await engine.run_until_caught_up(timeout=100)
+    assert copied == [6]
+    names += await worlds(6, "later")
+    await pool.execute(f"insert into projections.counts_1 values ('{names[-1]}', 'WorldCreated', 9, 9)")
+    await engine.run_until_caught_up(timeout=100)
+    assert await rows_of(pool, "counts") == await expected_counts(store, names)
+    assert await engine.parked("counts") == []
 
 
 async def test_projections_at_different_places_of_a_world(

@@ -7,6 +7,7 @@ that a projection cannot digest makes only that projection set aside only that w
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("worldledger.projections")
 
+#: States that are loaded at the same time: each waits for the database several times.
+_AT_ONCE: Final = 4
+
 LoadRuleset = Callable[[str], Ruleset]
 
 
@@ -76,12 +80,10 @@ class Beginnings:
 
     async def load(self, targets: Sequence[Target]) -> None:
         """Load what targets begin with. A target whose world has no state is set aside with the error."""
+        await self._load_states(target for target in targets if target.table.projection.needs_state)
         by_build: dict[str, list[Target]] = {}
         for target in targets:
-            projection = target.table.projection
-            if projection.needs_state:
-                await self._load_state(target)
-            if projection.needs_rows and target.seq:
+            if target.table.projection.needs_rows and target.seq:
                 by_build.setdefault(target.table.build, []).append(target)
         for together in by_build.values():
             found: dict[str, list[Row]] = {}
@@ -89,6 +91,20 @@ class Beginnings:
                 found.setdefault(row["world_id"], []).append(tuple(row))
             for target in together:
                 target.rows = found.get(target.world_id, ())
+
+    async def _load_states(self, targets: Iterable[Target]) -> None:
+        left = deque(targets)
+
+        async def work() -> None:
+            try:
+                while left:
+                    await self._load_state(left.popleft())
+            finally:
+                left.clear()  # after an error nothing more is begun
+
+        for error in await asyncio.gather(*(work() for _ in range(_AT_ONCE)), return_exceptions=True):
+            if error is not None:
+                raise error
 
     async def _load_state(self, target: Target) -> None:
         try:
@@ -144,29 +160,34 @@ class LeasesLostError(Exception):
 class Written:
     """The results of some targets, as the parameters of statements. Making it is pure computation.
 
-    ``copying`` allows COPY for large numbers of rows that need nothing else.
+    ``copying`` allows COPY for large numbers of rows that cannot be there yet: those of an append-only projection, and
+    of worlds that have no cursor. Many forks of a world of many entities are such worlds.
     """
 
     def __init__(self, targets: Sequence[Target], *, copying: bool = False) -> None:
         self.targets = targets
         upserts: dict[str, list[Row]] = {}
+        new: dict[str, list[Row]] = {}
         deletes: dict[str, list[Row]] = {}
         tables: dict[str, Table] = {}
         self.effects: dict[str, int] = {}
         for target in targets:
             build = target.table.build
             tables[build] = target.table
-            upserts.setdefault(build, []).extend(target.changes.upserts)
+            is_new = target.fresh or target.table.projection.append_only
+            (new if is_new else upserts).setdefault(build, []).extend(target.changes.upserts)
             deletes.setdefault(build, []).extend(target.changes.deletes)
             self.effects[build] = self.effects.get(build, 0) + target.reached - target.seq
         self.statements: list[tuple[str, Pieces]] = []
         self.copies: list[tuple[str, list[Row]]] = []
         for build, table in tables.items():
             self.statements.append((table.delete, list(arrays(deletes[build]))))
-            if copying and table.projection.append_only and len(upserts[build]) >= _MANY:
-                self.copies.append((build, upserts[build]))
+            rows, others = upserts.get(build, []), new.get(build, [])
+            if copying and len(others) >= _MANY:
+                self.copies.append((build, others))
             else:
-                self.statements.append((table.upsert, list(arrays(upserts[build]))))
+                rows = [*rows, *others]
+            self.statements.append((table.upsert, list(arrays(rows))))
         worlds = [(*target.key, target.reached, target.fresh) for target in targets]
         parked = [
             (*target.key, target.poison.global_seq, target.poison.kind, target.poison.error)
