@@ -75,7 +75,7 @@ class Turning(Ruleset):
     unobserved = frozenset({"Whisper", "Interact"})
 
 
-def _bundled(said: list[Said], random: Random) -> list[Said]:
+def bundled(said: list[Said], random: Random) -> list[Said]:
     """Put runs of effects that the sandbox folds into bundles."""
     found: list[Said] = []
     bundle: list[Said] = []
@@ -227,4 +227,4 @@ def test_views_follow_a_long_story(thorough: bool, seed: int, ruleset: Ruleset) 
     """The same holds over a long log in which the same few come and go, also if much happens by one effect."""
     random = Random(seed)
     said = long_story(random, 120 if thorough else 60)
-    follow(_bundled(said, random) if ruleset.name == "bundling" else said, ruleset, attach_at=seed % 9)
+    follow(bundled(said, random) if ruleset.name == "bundling" else said, ruleset, attach_at=seed % 9)

@@ -27,16 +27,21 @@ async def seen_at(store: Store, found: StateAt, agent: str, head_seq: int) -> Vi
     """Return the view that an agent had at a state's seq. Raises UnknownAgentError, which says when it registered."""
     known = found.state.metadata["agents"].get(agent)
     if known is None:
-        latest = (await store.states.state_at(found.world_id, head_seq)).state.metadata["agents"]
-        raise UnknownAgentError(
-            agent,
-            found.world_id,
-            at_seq=found.global_seq,
-            registered_seq=latest.get(agent, {}).get("registered_seq", 0),
-            near=[] if agent in latest else near(agent, latest),
-        )
+        raise await not_registered(store, found.world_id, agent, found.global_seq, head_seq)
     origins = Origins(store, found.world_id)
     return await origins.view(agent, found.global_seq, registered_seq=known["registered_seq"])
+
+
+async def not_registered(store: Store, world_id: str, agent: str, seq: int, head_seq: int) -> UnknownAgentError:
+    """Make the error for an agent that was not registered at a seq; it says when it was, or which name is similar."""
+    latest = (await store.states.state_at(world_id, head_seq)).state.metadata["agents"]
+    return UnknownAgentError(
+        agent,
+        world_id,
+        at_seq=seq,
+        registered_seq=latest.get(agent, {}).get("registered_seq", 0),
+        near=[] if agent in latest else near(agent, latest),
+    )
 
 
 async def side_by_side(

@@ -10,7 +10,7 @@ one; on the way a valid one replaces it. It is not deleted before: another proce
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -113,6 +113,24 @@ class Snapshots:
             log.warning("snapshot passed over", world_id=world_id, global_seq=row["global_seq"], why=state)
             damaged.add(row["global_seq"])
             last = row["global_seq"] - 1
+
+    async def places(self, world_id: str, ruleset: Ruleset, first: int, last: int) -> list[tuple[int, int]]:
+        """Return where there are snapshots from ``first`` to ``last``, and the one before: seq and bytes, ascending."""
+        rows = await self._reader.fetch(statements.SNAPSHOT_PLACES, world_id, ruleset.version, first, last)
+        return [(row["global_seq"], row["state_bytes"]) for row in rows]
+
+    async def at(self, world_id: str, ruleset: Ruleset, seqs: Sequence[int]) -> list[Base]:
+        """Return the snapshots at some seqs, ascending; those that do not hold are left out."""
+        rows = await self._reader.fetch(statements.SNAPSHOTS_AT, world_id, [*seqs], ruleset.version)
+        states = await asyncio.to_thread(lambda: [_read(row, ruleset) for row in rows])
+        found = []
+        for row, state in zip(rows, states, strict=True):
+            if isinstance(state, WorldState):
+                fold = Fold(world_id, ruleset, state, row["global_seq"])
+                found.append(Base(fold, row["checksum"], len(row["state"].encode())))
+            else:
+                log.warning("snapshot passed over", world_id=world_id, global_seq=row["global_seq"], why=state)
+        return found
 
     async def any_after(self, world_id: str, seq: int, ruleset: Ruleset) -> bool:
         """Return whether there is a snapshot of the ruleset's version after ``seq``."""

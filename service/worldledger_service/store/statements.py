@@ -431,9 +431,7 @@ from worlds w left join effects e on e.world_id = w.world_id and e.global_seq = 
 where w.world_id = $1
 """
 
-#: The newest snapshot of a ruleset's version ($3) at or before a seq ($2), with what the log has at that place: the
-#: checksum there, and the state digest that was written for it, if any.
-SNAPSHOT_BEFORE = """
+_SNAPSHOT = """
 select s.global_seq, s.checksum, s.ruleset, s.state_digest, s.state::text as state, e.checksum as chained,
        d.state_digest as logged
 from snapshots s
@@ -444,8 +442,21 @@ left join lateral (
     where q.world_id = s.world_id and q.source_id = 'worldledger' and q.req_id = 'digest:' || s.global_seq
       and f.kind = 'StateDigest' and f.effect -> 'payload' ->> 'ruleset_version' = s.ruleset_version::text
 ) d on true
-where s.world_id = $1 and s.global_seq <= $2 and s.ruleset_version = $3
-order by s.global_seq desc limit 1
+where s.world_id = $1 and s.global_seq {places} and s.ruleset_version = $3
+order by s.global_seq {order}
+"""
+#: The newest snapshot of a ruleset's version ($3) at or before a seq ($2), with what the log has at that place: the
+#: checksum there, and the state digest that was written for it, if any.
+SNAPSHOT_BEFORE = _SNAPSHOT.format(places="<= $2", order="desc limit 1")
+#: The snapshots at some seqs ($2), ascending, likewise.
+SNAPSHOTS_AT = _SNAPSHOT.format(places="= any($2::bigint[])", order="asc")
+
+#: Where a world has snapshots of a ruleset's version ($2) between two seqs, ascending; and the last one before them.
+SNAPSHOT_PLACES = """
+select global_seq, state_bytes from snapshots
+where world_id = $1 and ruleset_version = $2 and global_seq <= $4 and global_seq >= coalesce(
+    (select max(global_seq) from snapshots where world_id = $1 and ruleset_version = $2 and global_seq <= $3), 0)
+order by global_seq
 """
 
 SNAPSHOT_AFTER = "select 1 from snapshots where world_id = $1 and global_seq > $2 and ruleset_version = $3 limit 1"

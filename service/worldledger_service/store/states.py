@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -398,6 +398,14 @@ class States:
     async def page(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[SnapshotRecord]:
         """Return a page of a world's snapshots, ascending. Raises as `rules`."""
         return await self.snapshots.page(world_id, (await self.rules(world_id)).ruleset, after=after, limit=limit)
+
+    async def places(self, world_id: str, first: int, last: int) -> list[tuple[int, int]]:
+        """Return where states are kept from ``first`` to ``last``, and the last before: seq and bytes, ascending."""
+        return await self.snapshots.places(world_id, (await self.rules(world_id)).ruleset, first, last)
+
+    async def kept(self, world_id: str, seqs: Sequence[int]) -> list[Base]:
+        """Return the states that are kept at some seqs, ascending; those that do not hold are left out."""
+        return await self.snapshots.at(world_id, (await self.rules(world_id)).ruleset, seqs)
 
     async def newest(self, world_id: str, seq: int | None = None) -> list[SnapshotRecord]:
         """Return the newest snapshot of a world up to a seq, or its head, if there is one."""
