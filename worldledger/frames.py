@@ -188,10 +188,11 @@ class StateFrames:
         frame = len(self._frames)
         self._frames += rows
         apply, state = self._fold.apply, self._fold.state
-        metadata, own = state.metadata, self._own.known
+        own = self._own.known
         for row in rows:
             effect = loads(row.text)
             touched = apply(effect)
+            metadata = state.metadata
             if isinstance(touched, str):
                 self._touched(frame, state, touched)
             elif touched is None:

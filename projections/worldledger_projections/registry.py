@@ -21,6 +21,7 @@ from typing import Final
 from worldledger.kinds import GROUP as KINDS
 from worldledger.kinds import Kind, installed
 from worldledger_projections.base import InvalidProjectionError, Projection
+from worldledger_projections.effect_counts import EffectCounts
 from worldledger_projections.entities import Entities
 from worldledger_projections.tables import check_definitions
 from worldledger_projections.world_summaries import WorldSummaries
@@ -99,7 +100,7 @@ def impurities(tree: ast.AST, package: str, *, own: Container[str] = ()) -> list
 GROUP: Final = "worldledger.projections"
 
 #: The projections over worlds of any kind; the others are parts of kinds.
-OF_ALL_WORLDS: Final[tuple[Projection, ...]] = (WorldSummaries(), Entities())
+OF_ALL_WORLDS: Final[tuple[Projection, ...]] = (WorldSummaries(), EffectCounts(), Entities())
 
 
 def known(own: str = "") -> Mapping[str, Projection]:

@@ -309,6 +309,7 @@ class Lock:
 KNOWN = [
     "agent_stats",
     "agents",
+    "effect_counts",
     "entities",
     "feedback",
     "games",

@@ -14,6 +14,7 @@ def test_every_projection_is_found_by_its_name() -> None:
     assert [find(known(), each.name) for each in known().values()] == list(known().values())
     assert set(known()) == {
         "world_summaries",
+        "effect_counts",
         "entities",
         "games",
         "moves",

@@ -176,7 +176,7 @@ async def coarse(
                 if not await found.add(base):
                     break
         if found.fits:
-            return await found.frames(moments.step, moments.stop - 1)
+            return await found.frames(moments.step)
         moments = moments[:: -(-len(seqs) // found.most)]
 
 
@@ -206,6 +206,7 @@ class _Coarse:
         self._world_id = world_id
         self._agent_id = agent_id
         self._count = count
+        self._seq = GENESIS_SEQ
         self._keyframe: Keyframe | None = None
         self._steps: Steps | None = None
         self._columns: dict[str, list[Any]] = {"seq": []} if agent_id else {"seq": [], "sim_time": [], "kind": []}
@@ -232,11 +233,11 @@ class _Coarse:
             self.most = max(_COARSE_BYTES * done // size, 2)
         return self.fits
 
-    async def frames(self, every: int, last: int) -> Frames:
+    async def frames(self, every: int) -> Frames:
         """Return the frames. Raises UnknownAgentError if there are none of the agent's."""
         if self._keyframe is None or self._steps is None:
             head_seq = (await self._store.world(self._world_id)).head_seq
-            raise await not_registered(self._store, self._world_id, self._agent_id or "", last, head_seq)
+            raise await not_registered(self._store, self._world_id, self._agent_id or "", self._seq, head_seq)
         columns = {"frames": self._columns, **self._steps.patches.columns()}
         reached = max(self._columns["seq"], default=self._keyframe.global_seq)
         return Frames(self._keyframe, reached, every, await self._store.aside.run(lambda: orjson.dumps(columns)[1:-1]))
@@ -244,6 +245,7 @@ class _Coarse:
     async def _looked(self, base: Base) -> tuple[Keyframe, Any]:
         """Return a state, or the agent's view in it, with its value; None if the agent is not registered there."""
         fold = base.fold
+        self._seq = fold.seq
         keyframe = Keyframe(fold.seq, None, _told(fold.state))
         if self._agent_id is None:
             if self._keyframe is None:

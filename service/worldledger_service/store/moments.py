@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
@@ -18,6 +19,10 @@ from worldledger_service.store import statements
 if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
     from worldledger_service.store.records import WorldRecord
+
+
+#: The number of a unit, as a payload has it.
+_WHOLE: Final = re.compile(r"[0-9]{1,15}\Z")
 
 
 class UnitAt(NamedTuple):
@@ -69,6 +74,26 @@ class Units:
         if number == 0 and unit.has_zero:
             return UnitAt(1, await self._before_next(world, unit, 0))
         raise missing(world, name, number, "it has not begun" if last is None else f"its last is {last}")
+
+    async def beginnings(self, world: WorldRecord, name: str) -> list[tuple[int, int]]:
+        """Return the number and the first effect of each unit of a world, in order; what lies before has the number 0.
+
+        Its ruleset must declare the unit.
+        """
+        unit = load_ruleset(world.ruleset).units[name]
+        found = [(0, 1)]
+        if isinstance(unit.number, str):
+            rows = await self._reader.fetch(
+                statements.UNIT_BEGINNINGS, world.world_id, world.head_seq, [*unit.kinds], unit.number
+            )
+            numbered = [(row["global_seq"], row["number"]) for row in rows]
+            each = [(int(number), seq) for seq, number in numbered if number is not None and _WHOLE.match(number)]
+        else:
+            each = [(number, seq) async for seq, number in self._numbered(world, unit)]
+        for number, seq in each:
+            if number != found[-1][0]:
+                found.append((number, seq))
+        return found
 
     async def first_end(self, world: WorldRecord, name: str) -> int:
         """Return the last effect of a fork that belongs to the unit that was under way at its fork point."""

@@ -569,6 +569,53 @@ select kind, count(*) as count from effects
 where world_id = $1 and global_seq > $2 and global_seq <= $3 group by kind
 """
 
+_SEARCH = """
+select global_seq, kind, source_id, sim_time, (effect -> 'payload')::text as payload from effects
+where world_id = $1 and global_seq > $2 and global_seq <= $3
+and ($6::text is null or kind = $6) and ($7::text is null or source_id = $7)
+and effect::text collate "C" ilike $4 and (effect -> 'payload')::text collate "C" ilike $4
+order by global_seq {order} limit $5
+"""
+#: The effects between two seqs ($2, $3) whose payload is like a pattern ($4), of a kind ($6) and a source ($7) or any
+#: (null), at most $5. The whole text is compared first, for that takes no parsing.
+SEARCH_NEWEST = _SEARCH.format(order="desc")
+SEARCH_OLDEST = _SEARCH.format(order="asc")
+
+#: The sim_time of each of a world's effects up to a seq ($2), in order.
+SIM_TIMES = """
+select array_agg(sim_time order by global_seq) as sim_times from effects where world_id = $1 and global_seq <= $2
+"""
+
+#: How many effects of each kind lie between one end ($3, ascending seqs) and the next, up to a seq ($2).
+COUNT_BY_ENDS = """
+select width_bucket(global_seq - 1, $3::bigint[]) as bin, kind, count(*) as effects
+from effects where world_id = $1 and global_seq <= $2 group by 1, 2
+"""
+
+#: What the projection ``effect_counts`` has of a world up to a seq ($2).
+STRETCHES = """
+select last_seq, last_sim_time, kinds::text as kinds, other_kinds
+from projections.effect_counts where world_id = $1 and last_seq <= $2 order by stretch
+"""
+
+#: The same from the log, between two seqs, by stretches of $4 effects.
+COUNT_STRETCHES = """
+select c.last_seq, e.sim_time as last_sim_time, c.kinds, 0::bigint as other_kinds
+from (
+    select max(last_seq) as last_seq, json_object_agg(kind, effects)::text as kinds
+    from (select (global_seq - 1) / $4::bigint as stretch, kind, count(*) as effects, max(global_seq) as last_seq
+          from effects where world_id = $1 and global_seq > $2 and global_seq <= $3 group by 1, 2) k
+    group by stretch) c
+join effects e on e.world_id = $1 and e.global_seq = c.last_seq
+order by c.last_seq
+"""
+
+#: Where the units of a world begin: the effects of some kinds ($3) up to a seq ($2), with a member ($4) of the payload.
+UNIT_BEGINNINGS = """
+select global_seq, effect -> 'payload' ->> $4 as number from effects
+where world_id = $1 and kind = any($3) and global_seq <= $2 order by global_seq
+"""
+
 #: The sources of a world's effects up to a seq ($2).
 SOURCES_OF_WORLD = """
 select distinct source_id from effects where world_id = $1 and global_seq <= $2 order by source_id limit 1000
