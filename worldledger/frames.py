@@ -17,7 +17,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
-from zlib import Z_SYNC_FLUSH, compressobj
 
 from orjson import OPT_SORT_KEYS, Fragment, dumps, loads
 
@@ -300,20 +299,15 @@ class Steps:
         """Begin with a JSON value, which must not be changed any more."""
         self.patches = Patches()
         self.count = 0
-        #: the bytes of the operations so far, compressed
-        self.size = 0
         self._last = keyframe
-        self._compressing = compressobj()
 
-    def add(self, value: Any) -> int:
-        """Add a frame: a JSON value, which must not be changed any more. Return how many operations it took."""
+    def add(self, value: Any) -> list[dict[str, Any]]:
+        """Add a frame: a JSON value, which must not be changed any more. Return its operations."""
         operations = diff(self._last, value)
         self.patches.extend(self.count, operations)
         self.count += 1
         self._last = value
-        self.size += len(self._compressing.compress(dumps(operations)))
-        self.size += len(self._compressing.flush(Z_SYNC_FLUSH))
-        return len(operations)
+        return operations
 
 
 def without_told(state: WorldState) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def test_a_rebuild(on: Cli, database_url: str) -> None:
     assert builds == [
         ("agent_stats_1",),
         ("agents_1",),
+        ("effect_counts_1",),
         ("entities_2",),
         ("feedback_1",),
         ("games_2",),

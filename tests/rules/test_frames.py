@@ -230,7 +230,6 @@ def test_steps_lead_from_state_to_state() -> None:
         }
     assert dict(frames.read(keyframe, {"frames": told, **steps.patches.columns()})) == texts
     assert steps.count == 2
-    assert 0 < steps.size < 1000
 
 
 def test_blocks_are_aligned() -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from zlib import Z_SYNC_FLUSH, compressobj
 
 import orjson
 
@@ -207,6 +208,9 @@ class _Coarse:
         self._agent_id = agent_id
         self._count = count
         self._seq = GENESIS_SEQ
+        #: the bytes of the frames so far, about as compressed as they will be
+        self._size = 0
+        self._compressing = compressobj()
         self._keyframe: Keyframe | None = None
         self._steps: Steps | None = None
         self._columns: dict[str, list[Any]] = {"seq": []} if agent_id else {"seq": [], "sim_time": [], "kind": []}
@@ -224,14 +228,18 @@ class _Coarse:
         if self._steps is None:
             self._keyframe, self._steps = keyframe, Steps(value)
             return True
-        changed = await self._store.aside.run(partial(self._steps.add, value))
+        await self._store.aside.run(partial(self._step, self._steps, value))
         told = {"seq": keyframe.global_seq, **keyframe.told}
         for name, column in self._columns.items():
             column.append(told[name])
-        done, size = self._steps.count, self._steps.size
-        if changed and done >= _SAMPLE and size * self._count > _COARSE_BYTES * done:
-            self.most = max(_COARSE_BYTES * done // size, 2)
+        done = self._steps.count
+        if done >= _SAMPLE and self._size * self._count > _COARSE_BYTES * done:
+            self.most = max(_COARSE_BYTES * done // self._size, 2)
         return self.fits
+
+    def _step(self, steps: Steps, value: Any) -> None:
+        self._size += len(self._compressing.compress(orjson.dumps(steps.add(value))))
+        self._size += len(self._compressing.flush(Z_SYNC_FLUSH))
 
     async def frames(self, every: int) -> Frames:
         """Return the frames. Raises UnknownAgentError if there are none of the agent's."""
