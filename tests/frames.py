@@ -2,10 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import orjson
+import pytest
+
+from worldledger.chain import StoredEffect
+from worldledger.effects import Effect
+from worldledger.folding import Fold
+from worldledger.frames import StateFrames
+from worldledger.rulesets import Ruleset
 from worldledger.world import state_text
+
+
+def stored(log: Sequence[Effect]) -> list[StoredEffect]:
+    """Return effects as the log has them; nothing here looks at checksums."""
+    return [
+        StoredEffect(each["global_seq"], orjson.dumps(each), b"", each["kind"], each["source_id"], each["sim_time"])
+        for each in log
+    ]
+
+
+def check(log: Sequence[Effect], ruleset: Ruleset, start: int, cut: int = 7) -> None:
+    """Compare the frames of a log, from a keyframe on, with the states that are folded one by one."""
+    rows = stored(log)
+    start = min(start, len(rows))
+    fold, other = Fold("w", ruleset), Fold("w", ruleset)
+    fold.feed(rows[:start])
+    other.feed(rows[:start])
+    text = fold.state.text()
+    found = StateFrames(fold, text)
+    for at in range(start, len(rows), cut):
+        found.feed(rows[at : at + cut])
+    seen = list(read(orjson.loads(text), orjson.loads(orjson.dumps(found.columns()))))
+    expected = []
+    for row in rows[start:]:
+        other.feed([row])
+        expected.append((row.global_seq, other.state.text()))
+    assert seen == expected
+
+
+SIZES = pytest.mark.parametrize("large", [1, 256], ids=["members", "whole"])
 
 
 def read(keyframe: dict[str, Any], found: Mapping[str, Any]) -> Iterator[tuple[int, bytes]]:

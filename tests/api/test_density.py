@@ -10,8 +10,7 @@ import httpx2
 import pytest
 from worldledger_service.api.context import Services
 
-from .chess import catch_up
-from .helpers import draft, problem
+from .helpers import catch_up, draft, problem
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

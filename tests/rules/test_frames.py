@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from unittest import mock
 
@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from worldledger_sandbox.rules import RULESET
 
 from tests import frames
-from tests.projections.chess_logs import chess_logs
+from tests.frames import SIZES, check, stored
 from tests.projections.simulations import simulation_logs
 from tests.projections.social_logs import social_logs
 from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, long_story, registered
 from tests.rules.test_views_properties import Bundling, Turning, Vague, bundled
-from tests.rulesets.sandboxes import Said, effects_of
-from worldledger.chain import StoredEffect
+from tests.rulesets.sandbox.worlds import Said, effects_of
 from worldledger.effects import Effect
 from worldledger.errors import PolicyFailedError
 from worldledger.folding import Fold
@@ -29,36 +28,6 @@ from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.rulesets.base import Handler
 from worldledger.views import Views
 from worldledger.world import WorldState, state_text
-
-
-def stored(log: Sequence[Effect]) -> list[StoredEffect]:
-    """Return effects as the log has them; nothing here looks at checksums."""
-    return [
-        StoredEffect(each["global_seq"], orjson.dumps(each), b"", each["kind"], each["source_id"], each["sim_time"])
-        for each in log
-    ]
-
-
-def check(log: Sequence[Effect], ruleset: Ruleset, start: int, cut: int = 7) -> None:
-    """Compare the frames of a log, from a keyframe on, with the states that are folded one by one."""
-    rows = stored(log)
-    start = min(start, len(rows))
-    fold, other = Fold("w", ruleset), Fold("w", ruleset)
-    fold.feed(rows[:start])
-    other.feed(rows[:start])
-    text = fold.state.text()
-    found = StateFrames(fold, text)
-    for at in range(start, len(rows), cut):
-        found.feed(rows[at : at + cut])
-    seen = list(frames.read(orjson.loads(text), orjson.loads(orjson.dumps(found.columns()))))
-    expected = []
-    for row in rows[start:]:
-        other.feed([row])
-        expected.append((row.global_seq, other.state.text()))
-    assert seen == expected
-
-
-SIZES = pytest.mark.parametrize("large", [1, 256], ids=["members", "whole"])
 
 
 @SIZES
@@ -98,15 +67,6 @@ def test_frames_of_a_social_rl_run_are_its_states(large: int, log: list[Effect],
     """Rounds, messages and feedback."""
     with mock.patch("worldledger.frames._LARGE", large):
         check(log, load_ruleset("social_rl"), start)
-
-
-@SIZES
-@settings(max_examples=40, deadline=None)
-@given(chess_logs(), st.integers(0, 5))
-def test_frames_of_a_game_are_its_states(large: int, log: list[Effect], start: int) -> None:
-    """Games of chess, with whatever else was imported."""
-    with mock.patch("worldledger.frames._LARGE", large):
-        check(log, load_ruleset("chess"), start)
 
 
 def _dust(state: WorldState, effect: Effect) -> tuple[str, ...]:

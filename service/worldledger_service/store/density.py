@@ -17,7 +17,7 @@ import orjson
 from worldledger_projections.effect_counts import STRETCH
 
 from worldledger_service.store import statements
-from worldledger_service.store.read_models import ViewMissingError, fetch_views
+from worldledger_service.store.reader import ViewMissingError, fetch_views
 
 if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
