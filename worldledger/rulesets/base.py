@@ -111,6 +111,14 @@ class Ruleset:
             raise InvalidConfigError(f"worlds of {self.name} begin with no checkpoint", path="$.checkpoint")
         return ()
 
+    def going_on(self, config: Mapping[str, Any], state: WorldState) -> Sequence[EffectDraft]:
+        """Return the effects that the service writes at the beginning of a fork with a config of its own.
+
+        ``config`` is the result of `check_config`, ``state`` the one that the fork goes on from. The base writes none.
+        Raises InvalidConfigError for a config with which this state cannot go on.
+        """
+        return ()
+
     def policy_for(self, agent_id: str, config: Mapping[str, Any]) -> ObservationPolicy | None:
         """Return the policy of an agent that is registered without one; None (so the base) for the default one."""
         return None

@@ -65,6 +65,8 @@ class NewFork(BaseModel):
     - ``world_id``: its name; without one it is the parent's with ``~`` and the seq of the fork point
     - ``experiment``: the parent's if null
     - ``changes``: path -> value, changed right after the genesis by the rules of the world's kind
+    - ``config``: the world's own config if it is not the parent's; the kind may begin with effects for it
+      (`Ruleset.going_on`)
     - ``same_noise``: whether its agents go on to draw the noise of the parent
     - ``anyway``: whether it is made although the log around the fork point does not verify
     """
@@ -75,6 +77,7 @@ class NewFork(BaseModel):
     experiment: str | None = Field(default=None, min_length=1, max_length=200)
     label: str | None = Field(default=None, min_length=1, max_length=1000)
     changes: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, Any] | None = None
     same_noise: bool = False
     anyway: bool = False
 
@@ -107,18 +110,20 @@ async def make_fork(
 
     ``connect`` lends a connection in a bulk transaction; ``is_verified`` is False if the parent is known not to verify,
     which the genesis is to say. Raises InvalidNameError, WorldExistsError if the name is
-    taken, InvalidConfigError for changes that the rules refuse and for too long a line of ancestors,
+    taken, InvalidConfigError for changes and a config that the rules refuse and for too long a line of ancestors,
     UnknownRulesetError, TamperedError if the log around the fork point does not verify, and TakenMeanwhileError.
     """
-    load_ruleset(parent.ruleset)
+    ruleset = load_ruleset(parent.ruleset)
     payload = await _genesis_payload(reader, parent.world_id)
+    if fork.config is not None:
+        payload = {**payload, "config": ruleset.check_config(fork.config)}
     point = await _point(reader, parent, payload, seq, fork, is_verified=is_verified)
     name = check_world_name(fork.world_id) if fork.world_id is not None else _name(parent.world_id, seq)
     for attempt in range(2, 1002):
         existing = await reader.fetch(statements.GENESIS_PAYLOAD, name)
         if not existing:
             break
-        if _is_same(orjson.loads(existing[0][0]), point, fork, parent):
+        if _is_same(orjson.loads(existing[0][0]), point, fork, parent, payload["config"]):
             return Made(name, is_new=False)
         if fork.world_id is not None:
             what = f"a world named {name!r} is already there, and it is not this fork"
@@ -147,13 +152,17 @@ def _name(parent: str, seq: int, attempt: int = 1) -> str:
     return parent[: _MOST - len(end)] + end
 
 
-def _is_same(payload: Mapping[str, Any], point: ForkPoint, fork: NewFork, parent: WorldRecord) -> bool:
+def _is_same(
+    payload: Mapping[str, Any], point: ForkPoint, fork: NewFork, parent: WorldRecord, config: Mapping[str, Any]
+) -> bool:
     """Return whether a world with this genesis is the fork that is asked for."""
     try:
         made = fork_point(payload)
     except ValueError:
         return False
     if made is None or payload.get("experiment") != (fork.experiment or parent.experiment):
+        return False
+    if payload.get("config") != config:
         return False
     same = {"world_uuid", "global_seq", "checksum", "changes", "same_noise", "label"}
     return made.model_dump(include=same) == point.model_dump(include=same)
@@ -240,6 +249,7 @@ class _Fork:
         self.snapshot: Taken | None = None
         self._point = point
         self._ancestors = ancestors
+        self._goes_on_by = None if fork.config is None else self.world.config
         self._fold = fold
         self._new_sealer = new_sealer
         self._sim_time: float = fold.state.metadata["last_effect_time"]
@@ -278,6 +288,9 @@ class _Fork:
         group = self._add(group, head, [digest])
         if not self._point.same_noise:
             for draft in self._registrations():
+                group = self._add(group, head, [draft])
+        if self._goes_on_by is not None:
+            for draft in self.ruleset.going_on(self._goes_on_by, self._live.fold.state):
                 group = self._add(group, head, [draft])
         for path, value in self._point.changes.items():
             try:

@@ -14,7 +14,7 @@ from worldledger_chess.rules import BoardState
 
 from tests.api.helpers import JSON, problem
 
-from .live import AGENTS, game_of, made, played, stands
+from .live import AGENTS, attempt, game_of, made, played, stands
 
 #: Black is checkmated.
 OVER = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1"
@@ -199,3 +199,58 @@ async def test_bodies_that_are_none(client: httpx2.AsyncClient) -> None:
         problem(await client.post(path, content=b"{}"), 415, "unsupported_media_type")
         problem(await client.post(f"{path}?why=1", json={}), 422, "invalid_parameter", parameter="why")
     assert (await stands(client, "g"))["global_seq"] == 4
+
+
+async def test_a_game_is_played_on(client: httpx2.AsyncClient) -> None:
+    """A new game with `fork_of` goes on from another game's moment: with its moves, by its own players, as its fork."""
+    await made(client, game_id="first")
+    await played(client, "first", "e2e4", "e7e5", "g1f3")
+    others = {"white": {"agent_id": "x"}, "black": {"agent_id": "y"}}
+    told = await made(
+        client, **others, fork_of={"world_id": "first", "at": "ply:2"}, players={"black": "random"}, seed=1
+    )
+    assert [move["uci_notation"] for move in told["move_history"]] == ["e2e4", "e7e5"]
+    assert (told["plies"], told["agents"]["white"]["total_moves"], told["started_seq"]) == (2, 0, None)
+    outcome = (await attempt(client, told["game_id"], "x", "d2d4")).json()
+    assert (outcome["accepted"], outcome["ply"]) == (True, 3)
+    stood = await stands(client, told["game_id"])
+    assert stood["agents"]["white"]["total_moves"] == 1
+    fork_of = (await client.get(f"/v1/worlds/{told['game_id']}/effects/1")).json()["payload"]["fork_of"]
+    assert (fork_of["world_id"], fork_of["global_seq"]) == ("first", 6)
+
+
+async def test_a_key_finds_the_game_that_is_played_on(client: httpx2.AsyncClient) -> None:
+    """The same request by a key finds the fork that it made, though the parent has ended since; another is refused."""
+    await made(client, game_id="first")
+    await played(client, "first", "e2e4", "e7e5")
+    body = {**AGENTS, "deadline_s": None, "fork_of": {"world_id": "first"}}
+    key = {"Idempotency-Key": "k"}
+    one = await client.post("/v1/games", json=body, headers=key)
+    await client.post("/v1/games/first/resign", json={"agent_id": "w"})
+    again = await client.post("/v1/games", json=body, headers=key)
+    assert (one.status_code, again.status_code) == (201, 200)
+    assert one.json()["game_id"] == again.json()["game_id"]
+    for other in ({"world_id": "first", "at": "ply:1"}, None):
+        answer = await client.post("/v1/games", json={**body, "fork_of": other}, headers=key)
+        problem(answer, 422, "request_conflict")
+
+
+async def test_what_cannot_be_played_on(client: httpx2.AsyncClient) -> None:
+    """A moment at which the game was over is refused, and what is wrong in `fork_of` is named; no world is made."""
+    await made(client, game_id="first")
+    await played(client, "first", "f2f3", "e7e5", "g2g4", "d8h4")
+    before = (await client.get("/v1/worlds")).json()
+    for fork_of, status, code, more in (
+        ({"world_id": "first"}, 409, "game_not_live", {"global_seq": 9}),
+        ({"world_id": "first", "at": "seq:8"}, 409, "game_not_live", {"global_seq": 8}),
+        ({"world_id": "first", "at": "seq:1"}, 404, "no_such_game", {}),
+        ({"world_id": "first", "at": "ply:99"}, 404, "moment_not_found", {}),
+        ({"world_id": "second"}, 404, "world_not_found", {}),
+        ({"world_id": "first", "at": "soon"}, 422, "invalid_config", {"path": "$.fork_of.at"}),
+        ({"world_id": 1}, 422, "invalid_config", {"path": "$.fork_of.world_id"}),
+        ("first", 422, "invalid_config", {"path": "$.fork_of"}),
+    ):
+        problem(await client.post("/v1/games", json={**AGENTS, "fork_of": fork_of}), status, code, **more)
+    both = {**AGENTS, "fork_of": {"world_id": "first", "at": "ply:1"}, "chess960": True}
+    problem(await client.post("/v1/games", json=both), 422, "invalid_config", path="$.chess960")
+    assert (await client.get("/v1/worlds")).json() == before

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import chess.pgn
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.helpers import play, sql
+from tests.cli.helpers import call, play, sql
 
 from .games import moved, posted, rejected, started
 
@@ -26,6 +27,7 @@ _MATE = [
     moved("h5f7"),
     posted("GameEnded", status="checkmate", result="white_wins", reason="checkmate"),
 ]
+_MARKERS = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
 #: The fork defends, and White resigns after an attempt.
 _BETTER = [
     moved("g7g6", thinking_time=3.0),
@@ -88,3 +90,84 @@ def test_nothing_that_a_fork_inherits_counts_twice(on: Cli, database_url: str) -
     totals = f"select {stats} from projections.agent_totals{{}} order by 1"
     assert sql(database_url, totals.format("")) == [("ana", 1, 1, 4, 0, 1), ("bo", 1, 0, 3, 3, 0)]
     assert sql(database_url, totals.format("_with_forks")) == [("ana", 2, 1, 4, 0, 2), ("bo", 2, 1, 4, 4, 0)]
+
+
+def _play_on(on: Cli, *more: str) -> dict[str, Any]:
+    """Let random players go on with the game `cup` from ply 5; return the report's game."""
+    players = ("--white", "random", "--black", '{"name": "random"}', "--seed", "3")
+    result = on("chess", "play", "--from", "cup@ply:5", *players, "--json", *more)
+    assert (result.code, result.err) == (0, "")
+    (game,) = json.loads(result.out)["games"]
+    assert isinstance(game, dict)
+    return game
+
+
+@pytest.mark.usefixtures("better")
+def test_a_game_is_played_on_by_others(on: Cli, database_url: str) -> None:
+    """`chess play --from` forks a game, and others play on; each table, page and file says whose each move is."""
+    played = _play_on(on)
+    world = played["world_id"]
+    assert "\n  inherited from cup: verified 8 effects, up to 8:" in on("verify", world).out
+    shown = json.loads(on("chess", "show", world, "--json").out)
+    assert [move["uci_notation"] for move in shown["moves"][:5]] == ["e2e4", "e7e5", "f1c4", "b8c6", "d1h5"]
+    assert [move["agent_id"] for move in shown["moves"][3:7]] == ["bo", "ana", "random-2", "random-1"]
+    assert shown["plies"] == played["plies"] > 6
+    own = shown["plies"] - 5
+    page = on("chess", "show", world).out
+    assert f"  white  random-1  {own // 2} of {3 + own // 2} moves" in page
+    game = chess.pgn.read_game(io.StringIO(on("export", "pgn", world, "-o", "-").out))
+    assert game is not None
+    tags = game.headers
+    assert (tags["Event"], tags["White"], tags["Black"], tags["GameId"]) == ("Cup", "random-1", "random-2", world)
+    assert (tags["Result"], "WhiteElo" in tags) == (_MARKERS[played["result"]], False)
+    assert len(list(game.mainline_moves())) == shown["plies"]
+    assert on("project", "--once").code == 0
+    what = "white_agent_id, plies, result, started_seq, experiment"
+    assert sql(database_url, f"select {what} from projections.games where world_id = '{world}'") == [
+        ("random-1", shown["plies"], played["result"], None, "cup")
+    ]
+    of_world = f"where world_id = '{world}'"
+    counted = f"select agent_id, count(*), min(ply) from projections.moves {of_world} group by 1 order by 1"
+    assert sql(database_url, counted) == [("random-1", own // 2, 7), ("random-2", own - own // 2, 6)]
+    stats = f"select agent_id, total_moves, games_played, is_fork from projections.agent_stats {of_world}"
+    assert sql(database_url, f"{stats} order by 1") == [
+        ("random-1", own // 2, 1, True),
+        ("random-2", own - own // 2, 1, True),
+    ]
+    roles = f"select agent_id, role from projections.agents {of_world} and role is not null order by 1"
+    assert sql(database_url, roles) == [("random-1", "white"), ("random-2", "black")]
+
+
+@pytest.mark.usefixtures("better")
+def test_a_game_that_is_over_is_not_played_on(on: Cli, database_url: str) -> None:
+    """`chess play --from` refuses a moment at which the game was over, and makes nothing."""
+    before = sql(database_url, "select count(*) from worlds")
+    result = on("chess", "play", "--from", "cup", "--white", "random", "--black", "random")
+    assert result.code == 1
+    assert "cup@seq:11 cannot be played on: the game is over there (white wins, checkmate)" in result.err
+    assert on("chess", "play", "--from", "cup", "--fen", "x", "--white", "random", "--black", "random").code == 2
+    assert sql(database_url, "select count(*) from worlds") == before
+
+
+@pytest.mark.usefixtures("better")
+def test_a_person_plays_on(database_url: str) -> None:
+    """`me` is who types moves: what is no move is asked again, and `resign` gives up."""
+    arguments = ("chess", "play", "--from", "cup@ply:5", "--white", "random", "--black", "me", "--seed", "1")
+    result = call(*arguments, "--database-url", database_url, stdin=b"e2e4\nNf6\nresign\n")
+    assert result.code == 0
+    assert "ply 6: your move, black (resign gives up)? e2e4: " in result.err
+    line = result.out.splitlines()[1].split()
+    assert line[:7] == ["1", "random", "me", "1-0", "resignation", "7", line[6]]
+    world = line[-1]
+    log = f"select kind, source_id from effects where world_id = '{world}' and kind in ('MoveMade', 'MoveRejected')"
+    assert sql(database_url, f"{log} order by global_seq") == [("MoveMade", "me"), ("MoveMade", "random")]
+
+
+@pytest.mark.usefixtures("better")
+def test_a_person_who_leaves(database_url: str) -> None:
+    """A game whose person types nothing more is named, and waits in the log."""
+    arguments = ("chess", "play", "--from", "cup@ply:5", "--white", "random", "--black", "me")
+    result = call(*arguments, "--database-url", database_url, stdin=b"g6\n")
+    assert result.code == 1
+    assert "nothing more is typed" in result.err
+    assert "unfinished: game 1" in result.err

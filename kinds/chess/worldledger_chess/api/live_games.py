@@ -11,6 +11,7 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Depends
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_service.api.answers import REVALIDATE, to_json
@@ -30,6 +31,7 @@ from worldledger.errors import (
     WorldExistsError,
     WorldNotFoundError,
 )
+from worldledger.moments import HEAD, UnreadableMomentError, parse_moment
 from worldledger_chess.api import shapes
 from worldledger_chess.api.playing import (
     GameId,
@@ -46,12 +48,15 @@ from worldledger_chess.api.playing import (
 from worldledger_chess.api.serving import arena_of
 from worldledger_chess.api.shapes import Game, MoveRequest, Resignation, ResignOutcome, SessionList
 from worldledger_chess.arena import (
+    Arena,
     ArenaFullError,
+    GameNotLiveError,
     InvalidMoveRequestError,
     LiveGame,
     MoveOutcome,
     NewGame,
     NoSuchGameError,
+    PlayFrom,
 )
 from worldledger_chess.rules import BoardState
 from worldledger_chess.rules.live import LIVE
@@ -107,7 +112,7 @@ _REQ_ID_KEY: Final = _key("The req_id, for clients that keep such keys in a head
             "description": "The game, which has begun.",
             "headers": {"Location": header("The address of the game.")},
         },
-        **problems(409, 413, 415, 422, 503),
+        **problems(404, 409, 413, 415, 422, 503),
     },
     openapi_extra={
         "parameters": [_key("The same key again gives the game that it has made.")],
@@ -118,12 +123,14 @@ async def create_game(request: Request, tensor: WithTensor = True, moves: WithMo
     """Begin a game of two agents: a world of its own, with the game's start and both registrations, atomically.
 
     Players of the service begin to play; `external` ones are moved by clients. Programs cannot be named as
-    players. With an `Idempotency-Key` the game's UUID follows from the key, unless the body has a `game_id`.
+    players. With `fork_of` the world is a fork of another game, and these agents play on from a moment at which
+    that was not over (else 409 `game_not_live`). With an `Idempotency-Key` the game's UUID follows from the key,
+    unless the body has a `game_id`.
     """
     found = services(request)
     key = idempotency_key(request)
-    new = _new_game(await _read(request, found), key)
-    game, made = await _make(found, new, key)
+    new, play_from = _new_game(await _read(request, found), key)
+    game, made = await _make(found, new, play_from, key)
     headers = {"Location": f"/v1/games/{game.game_id}", "Cache-Control": "no-store"}
     if not made:
         headers["Idempotency-Replayed"] = "true"
@@ -140,20 +147,39 @@ async def _read(request: Request, found: Services) -> Any:
     return value
 
 
-def _new_game(value: Any, key: str | None) -> NewGame:
-    """Read a game that is to be made. Raises InvalidConfigError with everything that is wrong."""
+def _new_game(value: Any, key: str | None) -> tuple[NewGame, PlayFrom | None]:
+    """Read a game that is to be made, and what it goes on from. Raises InvalidConfigError with all that is wrong."""
     if type(value) is not dict:
         raise InvalidConfigError("$: a new game is an object", path="$")
+    fork_of = value.get("fork_of")
     try:
-        new = NewGame.of({LIVE: value}, new=True)
+        new = NewGame.of({LIVE: {name: said for name, said in value.items() if name != "fork_of"}}, new=True)
     except InvalidConfigError as error:
         found = [{**problem, "path": problem["path"].replace(_CONFIG, "$", 1)} for problem in error.details["problems"]]
         text = "; ".join(f"{problem['path']}: {problem['message']}" for problem in found)
         raise InvalidConfigError(text, path=found[0]["path"], problems=found) from None
     assert new is not None  # noqa: S101 - there is a configuration
-    if key is None or new.game_id is not None:
-        return new
-    return new.model_copy(update={"game_id": _named(key)})
+    play_from = None if fork_of is None else _play_from(fork_of, new)
+    if key is not None and new.game_id is None:
+        new = new.model_copy(update={"game_id": _named(key)})
+    return new, play_from
+
+
+def _play_from(value: Any, new: NewGame) -> PlayFrom:
+    path = "$.fork_of"
+    for name in ("fen", "chess960"):
+        if getattr(new, name):
+            raise InvalidConfigError(f"$.{name}: a game that is played on has its own", path=f"$.{name}")
+    try:
+        said = shapes.GameForkOf.model_validate(value)
+        path = "$.fork_of.at"
+        return PlayFrom(said.world_id, parse_moment(said.at))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        path = ".".join([path, *map(str, first["loc"])])
+        raise InvalidConfigError(f"{path}: {first['msg']}", path=path) from None
+    except UnreadableMomentError as error:
+        raise InvalidConfigError(f"{path}: {error}", path=path) from None
 
 
 def _named(key: str) -> str:
@@ -161,26 +187,40 @@ def _named(key: str) -> str:
     return str(UUID(bytes=sha256(f"game:{key}".encode()).digest()[:16], version=4))
 
 
-async def _make(found: Services, new: NewGame, key: str | None) -> tuple[LiveGame, bool]:
+async def _make(found: Services, new: NewGame, play_from: PlayFrom | None, key: str | None) -> tuple[LiveGame, bool]:
     """Return the game, and whether it was made now. With a key it may have been made before.
 
     Raises as `Arena.create`; RequestConflictError where the key has made another game.
     """
     again = "look for the game before you make another" if new.game_id is None else "send it again"
+    arena = arena_of(found)
+    making = guarded(found.store.outages, arena.create(new, play_from), again=again, begun=lambda: arena.begins(new))
     try:
-        arena = arena_of(found)
-        making = guarded(found.store.outages, arena.create(new), again=again, begun=lambda: arena.begins(new))
         return await making, True
-    except (WorldExistsError, ArenaFullError):
+    except (WorldExistsError, ArenaFullError, GameNotLiveError):
         if key is None or new.game_id is None:
             raise
         game = await _made_before(found, new.game_id)
         if game is None:
             raise
-    if game.live != new:
+    if not await _is_same(arena, game, new, play_from):
         what = f"the Idempotency-Key {key!r} has made the game {game.game_id}, which is another one; use a new key"
         raise RequestConflictError(what, req_id=key, global_seq=1)
     return game, False
+
+
+async def _is_same(arena: Arena, game: LiveGame, new: NewGame, play_from: PlayFrom | None) -> bool:
+    """Return whether a game is the one that is asked for."""
+    origin = game.record.fork_of
+    if play_from is None or origin is None or game.live is None:
+        return origin is None and game.live == new
+    filled = {name: getattr(game.live, name) for name in ("fen", "chess960", "experiment") if not getattr(new, name)}
+    if game.live != new.model_copy(update=filled):
+        return False
+    if play_from.at == HEAD:  # which may have moved on
+        return origin.world_id == play_from.world_id
+    parent, seq = await arena.place_of(play_from)
+    return (origin.world_id, origin.global_seq) == (parent.world_id, seq)
 
 
 async def _made_before(found: Services, game_id: str) -> LiveGame | None:

@@ -81,7 +81,7 @@ def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
         "global_seq": game.seq,
         "current_turn": board["turn"],
         "board_state": known(lambda: board_told(game.board_state, tensor=tensor)),
-        "agents": {player: _agent(game, player, sides[player]) for player in OTHER},
+        "agents": {player: _agent(game, player, record.own_side(player)) for player in OTHER},
         "clocks": {player: sides[player]["clock"] for player in OTHER},
         "live": None
         if live is None
@@ -117,7 +117,7 @@ def game_row(game: LiveGame) -> dict[str, Any]:
         "started_at": moment(board["started_at"]),
         "ended_at": None if board["ended_at"] is None else moment(board["ended_at"]),
         "last_updated": moment(board["last_updated"]),
-        "started_seq": record.entries[0].seq,
+        "started_seq": record.entries[0].seq if record.entries[0].kind == "GameStarted" else None,
         "ended_seq": None if ended is None else ended.global_seq,
     }
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from worldledger_service.api.openapi import Body, GlobalSeq, Near, Shape, Word, WorldName
 from worldledger_service.api.projections import row_of
 
 from worldledger.canonical import MAX_INT
+from worldledger.moments import moment_rule
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves
 from worldledger_chess.rules.agents import AgentSpec
@@ -34,6 +35,7 @@ _NEW: dict[str, Any] = {
     "players": {"black": "random"},
     "seed": 1,
 }
+_PLAYED_ON: dict[str, Any] = {**_NEW, "fork_of": {"world_id": "immortal-game", "at": "ply:30"}}
 _MOVE: dict[str, Any] = {"agent_id": "alpha", "move": "e2e4", "thinking_time": 2.34, "req_id": "move-1"}
 _RESIGNATION: dict[str, Any] = {"agent_id": "alpha", "req_id": "enough"}
 _ONE_OF_TWO: dict[str, Any] = {
@@ -56,10 +58,24 @@ class DeadlineOfEach(Shape):
     black: DeadlineS | None
 
 
+class GameForkOf(BaseModel):
+    """The game that is played on, recorded or live, and the moment from which on."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    world_id: WorldName
+    at: str = Field(default="head", description=f"Before the game was over: {moment_rule()}.")
+
+
 class NewGame(LiveConfig):
     """A game to be made: a world of its own, in which the game has begun and both agents are registered."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_NEW]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_NEW, _PLAYED_ON]})
+
+    fork_of: GameForkOf | None = Field(
+        default=None,
+        description="The world is a fork of that one, in which these agents play on; `fen` and `chess960` are its own.",
+    )
 
 
 # -- moves -------------------------------------------------------------------------------------------------

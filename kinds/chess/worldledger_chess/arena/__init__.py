@@ -9,7 +9,7 @@
 Source: docs/reference/contracts.md, "Chess"; docs/architecture-agents.md, "Live games".
 """
 
-from worldledger_chess.arena.arena import Arena, NewGame
+from worldledger_chess.arena.arena import Arena, NewGame, PlayFrom
 from worldledger_chess.arena.errors import ArenaFullError, GameNotLiveError, InvalidMoveRequestError, NoSuchGameError
 from worldledger_chess.arena.events import EVENT_TYPES, EventType, GameEvent
 from worldledger_chess.arena.games import LiveGame
@@ -30,5 +30,6 @@ __all__ = [
     "MoveOutcome",
     "NewGame",
     "NoSuchGameError",
+    "PlayFrom",
     "ResignOutcome",
 ]

@@ -15,44 +15,54 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from uuid import UUID
 
 import structlog
 from worldledger_service.runtime.following import SharedReads
 from worldledger_service.runtime.guarding import guarded
+from worldledger_service.store.forking import NewFork
 
 from worldledger.aio import SingleFlight, join
-from worldledger.errors import FoldError, InvalidConfigError, SimulationError, StoreUnavailableError, TamperedError
+from worldledger.errors import (
+    FoldError,
+    InvalidConfigError,
+    ParentMissingError,
+    SimulationError,
+    StoreUnavailableError,
+    TamperedError,
+    WorldExistsError,
+)
 from worldledger.genesis import NewWorld
 from worldledger.lru import Lru
+from worldledger.moments import HEAD, Moment
 from worldledger.rulesets import load_ruleset
 from worldledger_chess.arena.driving import Driver, driven
-from worldledger_chess.arena.errors import ArenaFullError, NoSuchGameError
+from worldledger_chess.arena.errors import ArenaFullError, GameNotLiveError, NoSuchGameError
 from worldledger_chess.arena.games import LiveGame
 from worldledger_chess.arena.moving import Moving
 from worldledger_chess.arena.outcomes import end_of
 from worldledger_chess.arena.players import InvalidPlayerError, UnknownPlayerError, make_player
-from worldledger_chess.arena.record import ARENA
+from worldledger_chess.arena.record import ARENA, Record
 from worldledger_chess.arena.settings import ArenaSettings
 from worldledger_chess.arena.settling import Deadlines, Settling
-from worldledger_chess.arena.table import Table
+from worldledger_chess.arena.table import Table, read_history
 from worldledger_chess.arena.writing import Writing
 from worldledger_chess.rules import RULESET as CHESS
 from worldledger_chess.rules.agents import Agent, AgentStats
 from worldledger_chess.rules.endings import WINS, Player, automatic_end
 from worldledger_chess.rules.entities import GameSession
 from worldledger_chess.rules.live import LIVE, LiveConfig, limit_of
-from worldledger_chess.rules.positions import UNREADABLE, position
+from worldledger_chess.rules.positions import ORTHODOX, UNREADABLE, position
+from worldledger_chess.rules.state import BOARD
 from worldledger_chess.rules.times import moment
 from worldledger_chess.store.live_games import LiveGameRow, LiveGames
 
 if TYPE_CHECKING:
+    import chess
     from worldledger_service.runtime.worlds import Worlds
-    from worldledger_service.store import Store
+    from worldledger_service.store import Store, WorldRecord
     from worldledger_service.store.watch import HeadWatcher
-
-    from worldledger_chess.arena.record import Record
 
 
 # -- sessions: the GameSession of a game in memory (docs/reference/contracts.md, "Chess") -----------------------
@@ -84,7 +94,7 @@ def session_id(world_uuid: str) -> str:
 
 
 def _stats(record: Record, player: Player) -> AgentStats:
-    side = record.entities[player]
+    side = record.own_side(player)
     ended = end_of(record)
     result = None if ended is None else ended.result
     return AgentStats.from_counts(
@@ -226,14 +236,18 @@ class Seats:
         if world.ruleset != CHESS.name:
             what = f"the world {game_id!r} is one of {world.ruleset}: there is no game of chess in it"
             raise NoSuchGameError(what, game_id=game_id)
-        if (await self._store.states.rules(world.world_id)).fork_of is not None:
-            what = f"the world {game_id!r} is a fork: `worldledger chess show` shows its game; it is not played here"
-            raise NoSuchGameError(what, game_id=game_id)
-        ruleset = load_ruleset(world.ruleset)
-        table = await Table.load(self._store, self._watcher, game_id, ruleset, self._on_change, self._reads.first)
+        is_fork = (await self._store.states.rules(world.world_id)).fork_of is not None
+        table = await Table.load(self._store, self._watcher, world, self._on_change, self._reads.first)
         if not table.record.started:
             self._let_go(table)
             raise NoSuchGameError(f"no game has begun in the world {game_id!r}", game_id=game_id)
+        if is_fork and table.record.live is None:
+            self._let_go(table)
+            what = (
+                f"the world {game_id!r} is a fork that nobody plays: `worldledger chess show` shows its game, and "
+                "`chess play --from` plays on"
+            )
+            raise NoSuchGameError(what, game_id=game_id)
         try:
             self._on_change(table)
             await self._settling.settle(table)
@@ -268,6 +282,14 @@ class Seats:
 #: The configuration from which a game is made; `Arena.create` adds a name if it has none.
 NewGame = LiveConfig
 
+
+class PlayFrom(NamedTuple):
+    """Where a game is played on from: a world, and a moment of its history."""
+
+    world_id: str
+    at: Moment = HEAD
+
+
 #: Seconds after which another process's game that is due to end, or needs a fallback, is attended to here.
 _PATIENCE_SECONDS: Final = 1.0
 #: Half-moves without a capture before which no position can have occurred three times.
@@ -275,7 +297,7 @@ _REPEATABLE: Final = 8
 #: Most games of other processes that are remembered as checked.
 _REMEMBERED: Final = 10_000
 #: Errors for which a log cannot be read any further: no later effect will mend them.
-_HOPELESS: Final = (TamperedError, FoldError, InvalidConfigError)
+_HOPELESS: Final = (TamperedError, FoldError, InvalidConfigError, ParentMissingError)
 
 
 class Arena:
@@ -342,25 +364,68 @@ class Arena:
 
     # -- games ---------------------------------------------------------------------------------------------
 
-    async def create(self, new: NewGame) -> LiveGame:
+    async def create(self, new: NewGame, play_from: PlayFrom | None = None) -> LiveGame:
         """Create a game: a world of its own, begun, with both agents registered, atomically.
 
+        With ``play_from`` the world is a fork, in which the agents go on with another game, recorded or live, from a
+        moment at which it is not over; ``new`` names neither a position nor Chess960 then, which are that game's.
+
         Its players that the service has begin to play. Raises InvalidConfigError, UnknownPlayerError,
-        InvalidPlayerError, ArenaFullError, WorldExistsError, InvalidNameError, StoreUnavailableError.
+        InvalidPlayerError, ArenaFullError, WorldExistsError, InvalidNameError, StoreUnavailableError; with
+        ``play_from`` also GameNotLiveError, NoSuchGameError, WorldNotFoundError, MomentNotFoundError,
+        ParentMissingError, TamperedError and FoldError.
         """
         await self._check(new)
         if new.game_id is None:
             new = new.model_copy(update={"game_id": self._new_uuid()})
         assert new.game_id is not None  # noqa: S101 - it was just named
-        world = NewWorld(
-            world_id=new.game_id, ruleset=CHESS.name, config={LIVE: new.to_value()}, experiment=new.experiment
-        )
         with self._place(driven(new.players)), self._beginning(new.game_id):
-            await self._store.create_world(world)
+            if play_from is not None:
+                await self._fork(new, play_from)
+            else:
+                config = {LIVE: new.to_value()}
+                world = NewWorld(world_id=new.game_id, ruleset=CHESS.name, config=config, experiment=new.experiment)
+                await self._store.create_world(world)
             self.counters.created += 1
             table = await self._seats.take(new.game_id)
             self._drive(table)
         return self._game(table)
+
+    async def _fork(self, new: NewGame, play_from: PlayFrom) -> None:
+        """Make the world of a game that goes on from another one."""
+        for name in ("fen", "chess960"):
+            if getattr(new, name):
+                path = f"$.config.{LIVE}.{name}"
+                raise InvalidConfigError(f"{path}: a game that is played on has its own", path=path)
+        parent, seq = await self.place_of(play_from)
+        record = await self._stands_at(parent, seq)
+        live = new.model_copy(
+            update={
+                "fen": _playable(record, parent.world_id, seq).fen(en_passant="fen"),
+                "chess960": record.entities[BOARD]["variant"] == "chess960",
+                "experiment": new.experiment or parent.experiment,
+            }
+        )
+        fork = NewFork(world_id=new.game_id, experiment=live.experiment, config={LIVE: live.to_value()})
+        _, is_new = await self._store.fork(parent.world_id, Moment(seq=seq), fork)
+        if not is_new:
+            what = f"a world named {new.game_id!r} is already there"
+            raise WorldExistsError(what, world_id=new.game_id)
+
+    async def place_of(self, play_from: PlayFrom) -> tuple[WorldRecord, int]:
+        """Return the world and the seq from which a game is to be played on. Raises as `create`."""
+        world = await self._store.world(play_from.world_id)
+        if world.ruleset != CHESS.name:
+            what = f"the world {world.world_id!r} is one of {world.ruleset}: there is no game of chess in it"
+            raise NoSuchGameError(what, game_id=world.world_id)
+        return await self._store.states.place_at(world, play_from.at)
+
+    async def _stands_at(self, world: WorldRecord, seq: int) -> Record:
+        """Return the game of a world as it stood at a seq."""
+        line = await self._store.states.line(world)
+        record = Record(world.world_id, load_ruleset(world.ruleset))
+        await read_history(self._store, record, [*line[:-1], world.model_copy(update={"head_seq": seq})])
+        return record
 
     async def game(self, game_id: str) -> LiveGame:
         """Return a game, from memory or from its log; what is due in it is done.
@@ -521,6 +586,33 @@ class Arena:
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+
+def _playable(record: Record, world_id: str, seq: int) -> chess.Board:
+    """Return the board of a game that can be played on. Raises NoSuchGameError, GameNotLiveError."""
+    board = record.board
+    if board is None:
+        raise NoSuchGameError(f"no game has begun in the world {world_id!r} at seq {seq}", game_id=world_id)
+    entity = record.entities[BOARD]
+    why = None
+    if entity["variant"] not in ORTHODOX:
+        why = f"it is a game of {entity['variant']}, which is not played here"
+    elif not record.in_progress:
+        why = f"the game is over there ({_how(entity['result'], entity['reason'] or entity['status'])})"
+        if entity["ply"] and record.last_move_seq:
+            why += f"; its last move is seq:{record.last_move_seq}"
+    elif record.due_end is not None:
+        why = f"the game is over there by the rules ({_how(record.due_end.result, record.due_end.reason)})"
+    elif len(board.move_stack) != record.ply or board.status():
+        why = "a move of its record is not legal"
+    if why is not None:
+        what = f"{world_id}@seq:{seq} cannot be played on: {why}"
+        raise GameNotLiveError(what, game_id=world_id, global_seq=seq)
+    return board
+
+
+def _how(result: str | None, reason: str | None) -> str:
+    return ", ".join(word.replace("_", " ") for word in (result, reason) if word)
 
 
 def _deadline_of(row: LiveGameRow) -> float | None:

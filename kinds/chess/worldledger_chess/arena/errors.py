@@ -15,7 +15,10 @@ class NoSuchGameError(SimulationError):
 
 
 class GameNotLiveError(SimulationError):
-    """A game that is not played, such as an imported one: it can be read and watched; details: ``game_id``."""
+    """A game that is not played: an imported one, or one that is over where it was to be played on.
+
+    Details: ``game_id``; where it was to be played on also ``global_seq``.
+    """
 
     code = "game_not_live"
 

@@ -31,7 +31,8 @@ class GameEvent:
     ``global_seq`` is its effect's, after which a watcher can continue. ``data`` is the parsed ``text``, JSON in UTF-8,
     less than 64 KiB: ``type``, ``game_id``, ``global_seq``, ``timestamp`` (ISO 8601, UTC) and
 
-    - ``game_started``: ``variant``, ``fen``, ``white``, ``black`` ({agent_id, name});
+    - ``game_started``: ``variant``, ``fen``, ``white``, ``black`` ({agent_id, name}); where a fork is played on, the
+      position of the fork point and those who play from there;
     - ``move_made``: ``move`` (a Move), ``agent_id``, ``ply``, ``fen`` after it (as in the log), ``turn``;
     - ``move_rejected``: ``player``, ``agent_id``, ``ply``, ``attempted``, ``reason``, ``detail``;
     - ``game_ended``: ``status``, ``result``, ``reason``, ``final_fen``, ``plies``.
@@ -81,7 +82,8 @@ def _started(effect: Effect, payload: Mapping[str, Any]) -> dict[str, Any]:
         player: {"agent_id": _text(named, player, MAX_WORD), "name": _text(payload, player, MAX_WORD)}
         for player in ("white", "black")
     }
-    return {"variant": _text(payload, "variant"), "fen": _text(payload, "initial_fen"), **sides}
+    fen = _text(payload, "fen" if effect["kind"] == "GameContinued" else "initial_fen")
+    return {"variant": _text(payload, "variant"), "fen": fen, **sides}
 
 
 def _made(effect: Effect, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,6 +129,7 @@ def _plain(payload: Mapping[str, Any], name: str) -> Any:
 _Say: TypeAlias = Callable[[Effect, Mapping[str, Any]], dict[str, Any]]
 _EVENTS: Final[Mapping[str, tuple[EventType, _Say]]] = {
     "GameStarted": ("game_started", _started),
+    "GameContinued": ("game_started", _started),
     "MoveMade": ("move_made", _made),
     "MoveRejected": ("move_rejected", _rejected),
     "GameEnded": ("game_ended", _ended),

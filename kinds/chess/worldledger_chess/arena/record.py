@@ -18,12 +18,13 @@ from worldledger.chain import StoredEffect, Verifier
 from worldledger.effects import Effect
 from worldledger.errors import FoldError
 from worldledger.folding import Fold
-from worldledger.genesis import GENESIS_KIND
+from worldledger.genesis import GENESIS_KIND, ForkPoint
+from worldledger.lineage import fork_point
 from worldledger.lru import Lru
 from worldledger.rulesets.base import Ruleset
 from worldledger_chess.arena.events import GameEvent, event_of
 from worldledger_chess.arena.players import Position
-from worldledger_chess.rules.endings import Ending, Player, automatic_end
+from worldledger_chess.rules.endings import OTHER, Ending, Player, automatic_end
 from worldledger_chess.rules.entities import Move, moves_of
 from worldledger_chess.rules.live import LiveConfig
 from worldledger_chess.rules.positions import UNREADABLE, position
@@ -57,14 +58,21 @@ class Entry(NamedTuple):
 
 
 class Record:
-    """The game of one world, up to `seq`."""
+    """The game of one world, up to `seq`.
+
+    That of a fork begins with its ancestors' effects: `enter` each world of the line before its effects, the oldest
+    first. What ancestors did is there as moves and as the state; entries, requests and live play are of the last world.
+    """
 
     def __init__(self, game_id: str, ruleset: Ruleset) -> None:
         self.game_id = game_id
         self._fold = Fold(game_id, ruleset)
         self._verifier = Verifier(game_id)
-        #: the game's configuration; None for a world that is not a live game
+        #: the game's configuration; None for a world that is not a live game, and for a fork that is not played on
         self.live: LiveConfig | None = None
+        #: where a fork begins
+        self.fork_of: ForkPoint | None = None
+        self._configured: LiveConfig | None = None
         self.world_uuid = ""
         #: the present position with its moves; None before the game has started
         self.board: chess.Board | None = None
@@ -77,8 +85,13 @@ class Record:
         #: rejected attempts of the side to move since the last move
         self.rejected = 0
         self._illegal_before = 0
+        #: the own effects that counted
         self.entries: list[Entry] = []
-        self._move_entries: list[int] = []
+        #: those of all moves, from the first of the history on
+        self._made: list[Entry] = []
+        #: how many of them are ancestors', and what each side had done then
+        self.inherited = 0
+        self._before: dict[Player, dict[str, Any]] = {}
         self._requests: dict[tuple[str, str], int] = {}
         self._moves: list[Move] = []
         self._ready: Lru[int, GameEvent] = Lru(_READY)
@@ -121,6 +134,14 @@ class Record:
         """Return the agent of a colour."""
         agent: str = self.entities[player]["agent_id"]
         return agent
+
+    def own_side(self, player: Player) -> dict[str, Any]:
+        """Return a colour's entity with the counts of what was done in this world: of a fork, nothing inherited."""
+        side = dict(self.entities[player])
+        for name, inherited in self._before.get(player, {}).items():
+            if name in _COUNTS:
+                side[name] = round(side[name] - inherited, 6)
+        return side
 
     @property
     def allowed_illegal(self) -> int:
@@ -183,12 +204,17 @@ class Record:
         return taken_back(self.board, len(self.board.move_stack) - ply + 1)
 
     def move_seq(self, ply: int) -> int:
-        """Return a move's effect."""
-        return self.entries[self._move_entries[ply - 1]].seq
+        """Return a move's effect; 0 for a move of an ancestor, which has none here."""
+        return self._made[ply - 1].seq if ply > self.inherited else 0
+
+    @property
+    def last_move_seq(self) -> int:
+        """The effect of the last move in the own log; 0 if no move was made there."""
+        return self.move_seq(len(self._made)) if self._made else 0
 
     def moved_at(self, ply: int) -> float:
         """Return a move's wall_time."""
-        wall_time: float = self.entries[self._move_entries[ply - 1]].effect["wall_time"]
+        wall_time: float = self._made[ply - 1].effect["wall_time"]
         return wall_time
 
     def move_at(self, ply: int) -> Move:
@@ -201,17 +227,17 @@ class Record:
     def moves(self) -> list[Move]:
         """Return all moves. Raises ValueError as `move_at` does."""
         try:
-            for ply in range(len(self._moves) + 1, len(self._move_entries) + 1):
+            for ply in range(len(self._moves) + 1, len(self._made) + 1):
                 self._moves.append(Move.of(self._effect_of(ply)))
         except ValueError:
             board = self.entities[BOARD]
-            effects = [self._effect_of(ply) for ply in range(1, len(self._move_entries) + 1)]
+            effects = [self._effect_of(ply) for ply in range(1, len(self._made) + 1)]
             self._moves = moves_of(effects, initial_fen=board["initial_fen"], variant=board["variant"])
         return list(self._moves)
 
     def _effect_of(self, ply: int) -> Effect:
         """Return a move's effect; without an invalid timestamp, which an intent's may be."""
-        effect = self.entries[self._move_entries[ply - 1]].effect
+        effect = self._made[ply - 1].effect
         try:
             _MOMENT.validate_python(effect["payload"].get("timestamp"))
         except ValueError:
@@ -236,6 +262,16 @@ class Record:
 
     # -- updating ------------------------------------------------------------------------------------------
 
+    def enter(self, world_id: str) -> None:
+        """Go on with a log: the first one, or that of a fork of the world before at the effect that was folded last."""
+        self._fold = Fold(world_id, self._fold.ruleset, self._fold.state)
+        self._verifier = Verifier(world_id)
+        self.inherited = len(self._made)
+        self._before = {player: dict(self.entities[player]) for player in OTHER if player in self.entities}
+        self.entries = []
+        self._requests = {}
+        self.live = None
+
     def apply(self, row: StoredEffect) -> None:
         """Fold the next effect of the log, if the chain holds. Raises TamperedError, FoldError or InvalidConfigError.
 
@@ -251,7 +287,10 @@ class Record:
         self.last_at = effect["wall_time"]
         if kind == GENESIS_KIND:
             self.world_uuid = effect["payload"]["world_uuid"]
-            self.live = LiveConfig.of(effect["payload"]["config"])
+            self._configured = LiveConfig.of(effect["payload"]["config"])
+            self.fork_of = fork_point(effect["payload"])
+            if self.fork_of is None:
+                self.live = self._configured
         elif kind in _COUNTING and touched:
             self._count(effect, row.text, mover)
 
@@ -263,10 +302,14 @@ class Record:
             self.__dict__.pop("due_end", None)
         if kind == "GameStarted":
             self._begin(effect)
+        elif kind == "GameContinued":
+            self.live, self.started_at = self._configured, effect["wall_time"]
+            self._next_turn(effect)
         elif kind == "MoveMade":
             self._push(effect)
-            self._move_entries.append(len(self.entries))
         entry = Entry(effect["global_seq"], kind, self.ply, self.rejected, text)
+        if kind == "MoveMade":
+            self._made.append(entry)
         if effect["req_id"] is not None:
             self._requests[effect["source_id"], effect["req_id"]] = len(self.entries)
         self.entries.append(entry)
@@ -316,7 +359,11 @@ def taken_back(board: chess.Board, count: int) -> chess.Board:
 
 
 _MOMENT: Final[TypeAdapter[Moment | None]] = TypeAdapter(Moment | None)
-_COUNTING: Final = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
+_COUNTING: Final = frozenset({"GameStarted", "GameContinued", "MoveMade", "MoveRejected", "GameEnded"})
+
+
+#: What the state counts of a side.
+_COUNTS: Final = frozenset({"moves", "thinking_time", "timed_moves", "illegal_moves_attempted"})
 
 
 def _seq(entry: Entry) -> int:

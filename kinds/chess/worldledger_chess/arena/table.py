@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Final, Self
 
 from worldledger_service.runtime.following import Follower, Read
 from worldledger_service.runtime.guarding import guarded
 
+from worldledger.rulesets import load_ruleset
 from worldledger_chess.arena.record import Record
 
 if TYPE_CHECKING:
-    from worldledger_service.store import Store
+    from worldledger_service.store import Store, WorldRecord
     from worldledger_service.store.watch import HeadWatcher
 
     from worldledger.chain import StoredEffect
-    from worldledger.rulesets.base import Ruleset
 
 #: Effects of a game that is loaded that are taken before the event loop runs other tasks.
 _ROWS_AT_ONCE: Final = 50
+
+
+async def read_history(store: Store, record: Record, line: Sequence[WorldRecord]) -> None:
+    """Feed a record the logs of a world and its ancestors, the oldest first, each up to the head of its record.
+
+    Raises as reads, TamperedError, FoldError.
+    """
+    for world in line:
+        record.enter(world.world_id)
+        async with aclosing(store.reader.batches(world.world_id, until_seq=world.head_seq)) as batches:
+            async for batch in batches:
+                for count, row in enumerate(batch, 1):
+                    record.apply(row)
+                    if count % _ROWS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
 
 
 class Table(Follower):
@@ -48,19 +63,16 @@ class Table(Follower):
         cls,
         store: Store,
         watcher: HeadWatcher,
-        game_id: str,
-        ruleset: Ruleset,
+        world: WorldRecord,
         on_change: Callable[[Table], None],
         read: Read,
     ) -> Self:
-        """Load a game up to its head, and follow it from then on. Raises as reads, TamperedError, FoldError."""
-        record = Record(game_id, ruleset)
-        async with aclosing(store.reader.batches(game_id)) as batches:
-            async for batch in batches:
-                for count, row in enumerate(batch, 1):
-                    record.apply(row)
-                    if count % _ROWS_AT_ONCE == 0:
-                        await asyncio.sleep(0)
+        """Load a game up to its head, and follow it from then on. Raises as reads, TamperedError, FoldError.
+
+        That of a fork begins with its ancestors' effects; ParentMissingError is raised if they are not here.
+        """
+        record = Record(world.world_id, load_ruleset(world.ruleset))
+        await read_history(store, record, await store.states.line(world))
         table = cls(store, watcher, record, on_change)
         table.follow(read)
         return table

@@ -16,14 +16,17 @@ from worldledger_service.store.watch import HeadWatcher
 from worldledger.aio import all_of, running
 from worldledger.errors import SimulationError
 from worldledger_chess.arena import Arena, ArenaSettings, NewGame
+from worldledger_chess.rules.endings import OTHER
+from worldledger_chess.rules.live import EXTERNAL
 
 if TYPE_CHECKING:
     import chess
     from worldledger_service.settings import Settings
     from worldledger_service.store import Store
 
-    from worldledger_chess.arena import GameEnd, LiveGame
+    from worldledger_chess.arena import GameEnd, LiveGame, PlayFrom
     from worldledger_chess.arena.players import PlayerSpec
+    from worldledger_chess.cli.person import Person
 
 
 #: Seconds between two looks whether anybody plays, and looks without anybody after which that is a fault.
@@ -73,7 +76,8 @@ async def own_arena(store: Store, url: str, settings: Settings) -> AsyncIterator
 class Match:
     """Plays games in an arena.
 
-    ``entries`` gets each that begins; ``on_move`` and ``on_end`` are told of each that has gone on, or ended.
+    ``entries`` gets each that begins; ``on_move`` and ``on_end`` are told of each that has gone on, or ended. With
+    ``play_from`` each goes on from there; ``person`` moves for the external players.
     """
 
     def __init__(
@@ -83,11 +87,15 @@ class Match:
         *,
         on_move: Callable[[Entry], object],
         on_end: Callable[[Entry], object],
+        play_from: PlayFrom | None = None,
+        person: Person | None = None,
     ) -> None:
         self._arena = arena
         self._entries = entries
         self._on_move = on_move
         self._on_end = on_end
+        self._play_from = play_from
+        self._person = person
 
     async def play(self, setups: Iterable[NewGame], *, at_once: int) -> None:
         """Play games to their ends, in order. Raises SimulationError if one cannot go on."""
@@ -100,7 +108,15 @@ class Match:
             assert entry.game is not None  # noqa: S101 - it has just begun
             try:
                 async with running(self._watch(entry, entry.game)) as watching:
-                    await self._until_ended(entry, watching)
+                    if self._person is None:
+                        await self._until_ended(entry, watching)
+                        continue
+                    agents = [setup.agents[colour].agent_id for colour in OTHER if setup.players[colour] == EXTERNAL]
+                    async with running(self._person.play(entry.game, agents)) as playing:
+                        await asyncio.wait({watching, playing}, return_when=asyncio.FIRST_COMPLETED)
+                        if not watching.done():
+                            await playing  # it has raised an error, or the end is in the log
+                        await watching
             finally:
                 entry.close()
                 if entry.end is not None:
@@ -110,8 +126,8 @@ class Match:
         """Create a game; if this is cancelled meanwhile, a game that was created is still recorded."""
 
         async def make() -> Entry:
-            game = await self._arena.create(setup)
-            entry = Entry(number, setup, game, game.game_id)
+            game = await self._arena.create(setup, self._play_from)
+            entry = Entry(number, setup, game, game.game_id, plies=game.record.inherited)
             self._entries.append(entry)
             return entry
 
@@ -146,6 +162,8 @@ class Match:
 
 # Players of ``worldledger chess play``: read from the command line, and tried before anything is made.
 
+#: The person at this terminal, whose moves are put into the game from here.
+ME: Final = "me"
 _ENGINES: Final = frozenset({"stockfish", "uci"})
 #: Settings that limit an engine's search.
 _LIMITS: Final = frozenset({"nodes", "depth", "movetime"})
@@ -162,6 +180,11 @@ class Contestant:
     option: str
     spec: PlayerSpec
     agent_id: str
+
+    @property
+    def is_person(self) -> bool:
+        """True for the one at this terminal."""
+        return self.spec.name == EXTERNAL
 
     @property
     def is_engine(self) -> bool:
@@ -206,6 +229,8 @@ def _read(option: str, text: str, nodes: int | None) -> PlayerSpec:
     from worldledger_chess.arena.players import PlayerSpec, read_spec  # noqa: PLC0415 - slow to load; `--help` needs none of it
     from worldledger_chess.arena.players.engines import DEFAULT_NODES  # noqa: PLC0415
 
+    if text == ME:
+        return PlayerSpec(EXTERNAL, {})
     described: Any = text
     if text.lstrip().startswith("{"):
         try:
@@ -213,9 +238,10 @@ def _read(option: str, text: str, nodes: int | None) -> PlayerSpec:
         except ValueError as error:
             raise SimulationError(f"{option}: this is no JSON: {error}", option=option) from None
     spec = read_spec(described, path=option, allow_programs=True)
-    if spec.name == "external":
+    if spec.name == EXTERNAL:
         raise SimulationError(
-            f"{option}: the moves of an external player come from outside, over HTTP say; nobody sends any here",
+            f"{option}: the moves of an external player come from outside, over HTTP say; nobody sends any here. "
+            f"{ME!r} is the player at this terminal",
             option=option,
         )
     if spec.name in _ENGINES and not _LIMITS & set(spec.config):
@@ -226,6 +252,8 @@ def _read(option: str, text: str, nodes: int | None) -> PlayerSpec:
 
 def _name(spec: PlayerSpec) -> str:
     """Return the agent_id that a player has by its name, an engine by its program's."""
+    if spec.name == EXTERNAL:
+        return ME
     if spec.name != "uci":
         return f"{spec.name} player" if spec.name in _RESERVED else spec.name[:_MAX_NAME]
     name = PurePath(str(spec.config["path"])).name
@@ -241,6 +269,8 @@ async def try_out(contestants: tuple[Contestant, Contestant], board: chess.Board
     from worldledger_chess.arena.players import Position, make_player  # noqa: PLC0415
 
     for one in contestants:
+        if one.is_person:
+            continue
         player = make_player(_briefly(one), seed=0, path=one.option, allow_programs=True)
         try:
             if one.is_engine:

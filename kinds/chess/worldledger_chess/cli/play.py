@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from worldledger_service.cli.connect import database, log_to_stderr, opened, target, typed
+from worldledger_service.cli.moments import named_place
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
 from worldledger_service.cli.output import Tell, plain, progress_bar, put, put_bytes, put_rows, say
 from worldledger_service.running import run_blocking
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
     from worldledger_service.settings import Settings
 
+    from worldledger.moments import Moment
     from worldledger_chess.arena import NewGame
     from worldledger_chess.cli.match import Contestant, Entry
 
 
 _PLAYER: Final = (
-    "random, stockfish, uci:PATH (any UCI engine), a player that an installed package offers, or a JSON object of name"
-    " and settings."
+    "random, stockfish, uci:PATH (any UCI engine), me (you, at this terminal), a player that an installed package"
+    " offers, or a JSON object of name and settings."
 )
 _MARKERS: Final = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
 _REASON_WIDTH: Final = len("insufficient material")
@@ -36,11 +38,13 @@ _OPTIONS: Final = {"fen": "--fen", "deadline_s": "--deadline", "seed": "--seed",
 
 @dataclass
 class Report:
-    """The result of a match: the games that have begun, in order, and the seed of the first."""
+    """The result of a match: how it is played, the games that have begun, in order, and the seed of the first."""
 
     seed: int
     contestants: tuple[Contestant, Contestant]
     experiment: str | None
+    #: whether the person at the terminal has no limit of time
+    patient: bool = False
     entries: list[Entry] = field(default_factory=list)
 
     @property
@@ -80,12 +84,19 @@ def play(
     experiment: Annotated[
         str | None, typer.Option("--experiment", metavar="NAME", help="The label under which to find the games.")
     ] = None,
+    play_from: Annotated[
+        str | None,
+        typer.Option("--from", metavar="WORLD[@MOMENT]", help="Play on from a moment of this game, in forks of it."),
+    ] = None,
     fen: Annotated[
         str | None, typer.Option("--fen", metavar="FEN", help="The position that each game begins with.")
     ] = None,
     chess960: Annotated[bool, typer.Option("--chess960", help="Castle by the rules of Chess960.")] = False,
     deadline: Annotated[
-        float, typer.Option("--deadline", metavar="S", min=0, help="Seconds for a move; 0 is without limit.")
+        float,
+        typer.Option(
+            "--deadline", metavar="S", min=0, help="Seconds for a move; 0 is without limit, as `me` has it otherwise."
+        ),
     ] = 30.0,
     jobs: Annotated[
         int, typer.Option("--jobs", metavar="N", min=1, max=100, help="At most this many games at the same time.")
@@ -101,6 +112,10 @@ def play(
     engines of one thread that are limited by nodes or depth. Whoever attempts three illegal moves in a row, or gives no
     move three times, has lost.
 
+    With --from the games begin where another game, recorded or played here, stood at that moment (`GAME@ply:30`), if
+    it was not over: each is a fork of that world, with the moves up to there. As `me` you are asked for moves on
+    stderr, and type them as UCI or SAN; what is no legal move is asked again, and is no attempt.
+
     The exit code is 1 if a player gave no move in some game, or not in time (its program crashed, say). Ctrl-C leaves
     what was played in the log; games that go on are named, and a service (`worldledger serve`) plays them to their ends
     where it may.
@@ -109,23 +124,31 @@ def play(
         worldledger chess play --white stockfish --black random --games 10 --seed 1
         worldledger chess play --white stockfish --black uci:/opt/engines/lc0 --nodes 500 --swap --experiment cup
         worldledger chess play --white '{"name": "stockfish", "nodes": 50}' --black stockfish --json
+        worldledger chess play --from my-game@ply:30 --white me --black stockfish
     """
+    if play_from is not None and (fen is not None or chess960):
+        raise typer.BadParameter("--from goes on from a position: neither --fen nor --chess960 goes with it")
+    start = None if play_from is None else named_place(play_from)
     from worldledger_chess.cli.match import read_contestants, try_out  # noqa: PLC0415 - slow to load
 
     where = target(ctx, database_url, home)
     contestants = read_contestants(white, black, nodes)
     report = Report(secrets.randbits(31) if seed is None else seed, contestants, experiment)
     common = {"fen": fen, "chess960": chess960, "experiment": experiment, "deadline_s": float(deadline) or None}
+    has_person = any(one.is_person for one in contestants)
+    if has_person and jobs > 1:
+        raise typer.BadParameter("--jobs: a person plays one game after another")
+    report.patient = has_person and not typed(ctx, "deadline")
     first, _ = (_setup(report, number, swap=swap, **common) for number in (0, games - 1))
     log_to_stderr()
     run_blocking(try_out(contestants, first.board(), first.limit("white")))
     setups = (_setup(report, number, swap=swap, **common) for number in range(games))
     try:
-        with database(where) as url, progress_bar("playing", quiet=quiet) as tell:
+        with database(where) as url, progress_bar("playing", quiet=quiet or has_person) as tell:
             if quiet:
                 log_to_stderr(_without_failures)
             telling = _Telling(report, games, tell, table=not as_json)
-            run_blocking(_play(url, where.settings, setups, report, min(jobs, games), telling))
+            run_blocking(_play(url, where.settings, setups, report, min(jobs, games), telling, start))
     finally:
         if report.entries:
             _conclude(report, as_json=as_json)
@@ -147,6 +170,9 @@ def _setup(report: Report, number: int, *, swap: bool, **common: Any) -> NewGame
         "players": {colour: one.spec.to_json() for colour, one in sides.items()},
         "seed": report.seed + number,
     }
+    if report.patient:
+        limit = common["deadline_s"]
+        config["deadline_s"] = {colour: None if one.is_person else limit for colour, one in sides.items()}
     try:
         live = LiveConfig.of({"live": config}, new=True)
     except InvalidConfigError as error:
@@ -158,12 +184,27 @@ def _setup(report: Report, number: int, *, swap: bool, **common: Any) -> NewGame
 
 
 async def _play(
-    url: str, settings: Settings, setups: Iterable[NewGame], report: Report, jobs: int, telling: _Telling
+    url: str,
+    settings: Settings,
+    setups: Iterable[NewGame],
+    report: Report,
+    jobs: int,
+    telling: _Telling,
+    start: tuple[str, Moment] | None,
 ) -> None:
+    from worldledger_chess.arena import PlayFrom  # noqa: PLC0415
     from worldledger_chess.cli.match import Match, own_arena  # noqa: PLC0415
+    from worldledger_chess.cli.person import Person  # noqa: PLC0415
 
     async with opened(url, settings) as store, own_arena(store, url, settings) as arena:
-        match = Match(arena, report.entries, on_move=telling.moved, on_end=telling.ended)
+        match = Match(
+            arena,
+            report.entries,
+            on_move=telling.moved,
+            on_end=telling.ended,
+            play_from=None if start is None else PlayFrom(*start),
+            person=Person() if any(one.is_person for one in report.contestants) else None,
+        )
         await match.play(setups, at_once=jobs)
 
 
@@ -275,6 +316,9 @@ def _conclude(report: Report, *, as_json: bool) -> None:
 
 
 def _say_how_to_go_on(report: Report) -> None:
+    if any(one.is_person for one in report.contestants):
+        say("moves of `me` can be sent to a service now; what was played so far: `worldledger chess show WORLD`")
+        return
     programs = [one.option for one in report.contestants if one.is_program]
     if programs:
         say(

@@ -189,7 +189,13 @@ def _player(log: GameLog, colour: Player) -> tuple[str, str, list[str]]:
     entity = log.entities[colour]
     agent, name = plain(entity["agent_id"]), plain(entity["name"] or entity["agent_id"])
     facts = [counted(entity["moves"], "move")]
-    if entity["timed_moves"]:
+    if log.continued:
+        own = [move for move in log.moves if move.player == colour and move.world_id == log.world_id]
+        facts = [f"{len(own)} of {counted(entity['moves'], 'move')}"]
+        thought = [move.payload["thinking_time"] for move in own if move.payload.get("thinking_time") is not None]
+        if thought:
+            facts.append(f"thought {_seconds(sum(thought))}")
+    elif entity["timed_moves"]:
         facts.append(f"thought {_seconds(entity['thinking_time'])}")
     if entity["clock"] is not None:
         facts.append(f"clock {_clock(entity['clock'])}")

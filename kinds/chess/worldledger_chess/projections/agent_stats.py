@@ -72,6 +72,11 @@ class _World(WorldProjection):
             if start is not None:
                 self._players = start.agents
                 self._meet()
+        elif kind == "GameContinued":
+            players = play.go_on(effect)
+            if players is not None:
+                self._players = players.agents
+                self._meet()
         elif kind == "MoveRejected":
             rejected = play.reject(effect["payload"])
             if rejected is not None:
@@ -190,7 +195,7 @@ class AgentStats(Projection):
             "As agent_totals, with what was done in forks of games. Nothing that a fork inherits is counted twice.",
         ),
     )
-    kinds = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
+    kinds = frozenset({"GameStarted", "GameContinued", "MoveMade", "MoveRejected", "GameEnded"})
     needs_rows = True
     needs_state = True
 

@@ -14,7 +14,7 @@ from worldledger_projections.base import WORLD, Changes, Column, Projection, Row
 from worldledger.effects import SERVICE_SOURCE, Effect
 from worldledger.errors import IllegalEffectError
 from worldledger.folding import Fold
-from worldledger_chess.rules.claims import PLAYERS, Start, read_start
+from worldledger_chess.rules.claims import PLAYERS, Players, Start, read_players, read_start
 from worldledger_chess.rules.pgn import SOURCE as PGN_SOURCE
 
 #: Sources that are no agents: the service itself, and the reader of recorded games.
@@ -22,6 +22,7 @@ NO_AGENTS: Final = frozenset({SERVICE_SOURCE, PGN_SOURCE})
 
 #: The role of an agent that plays both colours.
 BOTH: Final = "both"
+_BEGIN: Final = frozenset({"GameStarted", "GameContinued"})
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class _World(WorldProjection):
                 agent = self._meet(source, effect)
             agent.effects += 1
             self._last[source] = effect
-        if effect["kind"] == "GameStarted" and not self._started:
+        if effect["kind"] in _BEGIN and not self._started:
             self._start(effect)
 
     def _meet(self, agent_id: str, effect: Effect) -> _Agent:
@@ -71,8 +72,11 @@ class _World(WorldProjection):
         return agent
 
     def _start(self, effect: Effect) -> None:
+        payload, continued = effect["payload"], effect["kind"] == "GameContinued"
+        if continued and effect["source_id"] != SERVICE_SOURCE:
+            return
         try:
-            start: Start = read_start(effect["payload"])
+            start: Players | Start = read_players(payload) if continued else read_start(payload)
         except IllegalEffectError:
             return
         self._started = True
@@ -98,8 +102,8 @@ class _World(WorldProjection):
 class Agents(Projection):
     """One row for each agent of a world of any ruleset: whoever was the source of an effect, and chess players.
 
-    A GameStarted that reads as one of the ruleset ``chess`` names two players; they have rows from then on, before
-    they move. What an agent did is told by source_id alone.
+    A GameStarted that reads as one of the ruleset ``chess`` names two players, and so does a GameContinued; they have
+    rows from then on, before they move. What an agent did is told by source_id alone.
     """
 
     name = "agents"

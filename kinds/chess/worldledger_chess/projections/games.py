@@ -122,6 +122,8 @@ class _World(WorldProjection):
             self._changed = True
         elif kind == "GameStarted":
             self._start(effect)
+        elif kind == "GameContinued":
+            self._go_on(effect)
         elif kind == "MoveRejected":
             self._reject(effect)
         elif kind == "GameEnded":
@@ -153,6 +155,15 @@ class _World(WorldProjection):
         game.date, game.round = _text(payload, "date"), _text(payload, "round")
         game.time_control = _text(payload, "time_control")
         game.started_at, game.started_seq = moment(effect["wall_time"]), effect["global_seq"]
+
+    def _go_on(self, effect: Effect) -> None:
+        players = self._play.go_on(effect)
+        if players is None:
+            return
+        self._note(effect)
+        game, agents, names = self._game, *players
+        game.white, game.black = names["white"], names["black"]
+        game.white_agent_id, game.black_agent_id = agents["white"], agents["black"]
 
     def _reject(self, effect: Effect) -> None:
         rejected = self._play.reject(effect["payload"])
@@ -214,7 +225,7 @@ class Games(Projection):
 
     What counts is what counts in the fold (`projections.play`): nothing before the GameStarted or after the
     GameEnded, and no effect that the fold takes as malformed. The game of a fork begins as it stands in the parent;
-    what only the parent's effects say (the event, seqs) is null.
+    what only the parent's effects say (the event, seqs) is null. Where it is played on, it is a game of those who do.
     """
 
     name = "games"
@@ -223,7 +234,7 @@ class Games(Projection):
     columns = _COLUMNS
     key = ("world_id",)
     rulesets = frozenset({"chess"})
-    kinds = frozenset({GENESIS_KIND, "GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
+    kinds = frozenset({GENESIS_KIND, "GameStarted", "GameContinued", "MoveMade", "MoveRejected", "GameEnded"})
     published = MappingProxyType(
         {
             "thinking_time_white": "thinking_time_white_s",

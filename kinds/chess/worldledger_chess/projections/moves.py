@@ -76,6 +76,10 @@ class _World(AppendingWorld):
             start = self._play.start(effect["payload"])
             if start is not None:
                 self._agents = start.agents
+        elif kind == "GameContinued":
+            players = self._play.go_on(effect)
+            if players is not None:
+                self._agents = players.agents
         elif kind == "GameEnded":
             self._play.end(effect["payload"])
 
@@ -129,7 +133,7 @@ class Moves(Projection):
         {field.name: field.published for field in _COLUMNS if field.published is not None} | {"sim_time": "sim_time_s"}
     )
     indexes = (("agent_id", "world_id"),)
-    kinds = frozenset({"GameStarted", "MoveMade", "GameEnded"})
+    kinds = frozenset({"GameStarted", "GameContinued", "MoveMade", "GameEnded"})
     needs_state = True
     append_only = True
 

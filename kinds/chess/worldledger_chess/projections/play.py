@@ -14,16 +14,18 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, Final
 
-from worldledger.effects import Effect
+from worldledger.effects import SERVICE_SOURCE, Effect
 from worldledger.errors import IllegalEffectError
 from worldledger.rulesets.base import MalformedEffectError
 from worldledger.world import WorldState
 from worldledger_chess.rules.claims import (
     MAX_SECONDS,
     Claim,
+    Players,
     Start,
     read_ending,
     read_player,
+    read_players,
     read_seconds,
     read_start,
     read_text,
@@ -107,6 +109,15 @@ class Play:
         self._stand(start.variant, start.fen, start.fields.turn)
         self.status = IN_PROGRESS
         return start
+
+    def go_on(self, effect: Effect) -> Players | None:
+        """Take a GameContinued; return who plays from there, None where it counts for nothing."""
+        if self.status != IN_PROGRESS or effect["source_id"] != SERVICE_SOURCE:
+            return None
+        try:
+            return read_players(effect["payload"])
+        except IllegalEffectError:
+            return None
 
     def move(self, effect: Effect) -> bool:
         """Take a MoveMade; tell whether it counts."""

@@ -26,7 +26,7 @@ from worldledger_chess.rules import rules, state
 from worldledger_chess.rules.agents import Agent, AgentSpec, AgentStats
 from worldledger_chess.rules.endings import Ending, automatic_end, resignation, timed_out
 from worldledger_chess.rules.fens import board_of, is_uci, read_fen, replayed
-from worldledger_chess.rules.live import LIVE, LiveConfig, opening_effects
+from worldledger_chess.rules.live import LIVE, LiveConfig, continuing_effects, opening_effects
 from worldledger_chess.rules.moves import move_number
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ _WITH_NUMPY: Final = {
 
 
 class Chess(Ruleset):
-    """Worlds of the ruleset ``chess``: GameStarted, MoveMade, MoveRejected, GameEnded.
+    """Worlds of the ruleset ``chess``: GameStarted, GameContinued, MoveMade, MoveRejected, GameEnded.
 
-    A configuration with ``live`` makes a live game (`LiveConfig`), which begins with its world; any other world is
-    free.
+    A configuration with ``live`` makes a live game (`LiveConfig`), which begins with its world; a fork with a
+    configuration of its own goes on with its parent's game. Any other world is free.
     """
 
     name = "chess"
@@ -78,6 +78,7 @@ class Chess(Ruleset):
     handlers = MappingProxyType(
         {
             "GameStarted": state.game_started,
+            "GameContinued": state.game_continued,
             "MoveMade": state.move_made,
             "MoveRejected": state.move_rejected,
             "GameEnded": state.game_ended,
@@ -86,6 +87,7 @@ class Chess(Ruleset):
     checks = MappingProxyType(
         {
             "GameStarted": rules.check_game_started,
+            "GameContinued": rules.check_game_continued,
             "MoveMade": rules.check_move_made,
             "MoveRejected": rules.check_move_rejected,
             "GameEnded": rules.check_game_ended,
@@ -113,6 +115,11 @@ class Chess(Ruleset):
         nothing = super().opening(config, world_uuid=world_uuid, checkpoint=checkpoint)
         live = LiveConfig.of(config)
         return nothing if live is None else opening_effects(live)
+
+    def going_on(self, config: Mapping[str, Any], state: WorldState) -> Sequence[EffectDraft]:
+        """Return a live game's GameContinued and the registrations of its agents; nothing for any other config."""
+        live = LiveConfig.of(config)
+        return () if live is None else continuing_effects(live, state)
 
     def check_intent(self, kind: str, payload: Mapping[str, Any], agent_id: str, state: WorldState) -> None:
         """Players move and resign; only the game's operator may state anything else about it."""

@@ -32,6 +32,13 @@ _MOST_LATEST: Final = 1000
 _MAX_MOVE: Final = 20
 
 
+class Players(NamedTuple):
+    """Who plays: of each colour the agent, and the player's name."""
+
+    agents: dict[Player, str]
+    names: dict[Player, str | None]
+
+
 class Start(NamedTuple):
     """What a GameStarted says: of each colour the agent and the player's name, and the position to start from."""
 
@@ -65,6 +72,22 @@ def read_start(payload: Mapping[str, Any]) -> Start:
     ``agents`` names the agent of each colour; without it, ``white`` and ``black`` do. ``variant`` is standard where it
     is missing, ``initial_fen`` the variant's usual position.
     """
+    agents, names = read_players(payload)
+    variant = read_text(payload, "variant")
+    if variant is None:
+        variant = STANDARD
+    elif variant not in VARIANTS:
+        raise _unreadable(f"variant is one of {', '.join(sorted(VARIANTS))}", "$.payload.variant")
+    try:
+        board = position(variant, read_text(payload, "initial_fen"))
+        fen = board.fen()
+        return Start(agents, names, variant, board, fen, _fields(fen))
+    except UNREADABLE as error:
+        raise _off_the_rules(error, "$.payload.initial_fen") from None
+
+
+def read_players(payload: Mapping[str, Any]) -> Players:
+    """Read who plays, from a GameStarted or a GameContinued."""
     names: dict[Player, str | None] = {player: read_text(payload, player) for player in PLAYERS}
     agents = payload.get("agents")
     if agents is None:
@@ -80,17 +103,7 @@ def read_start(payload: Mapping[str, Any]) -> Start:
             raise _unreadable(
                 f"the agent of {player} is a text of 1 to {MAX_WORD} characters{hint}", f"{where}.{player}"
             )
-    variant = read_text(payload, "variant")
-    if variant is None:
-        variant = STANDARD
-    elif variant not in VARIANTS:
-        raise _unreadable(f"variant is one of {', '.join(sorted(VARIANTS))}", "$.payload.variant")
-    try:
-        board = position(variant, read_text(payload, "initial_fen"))
-        fen = board.fen()
-        return Start(named, names, variant, board, fen, _fields(fen))
-    except UNREADABLE as error:
-        raise _off_the_rules(error, "$.payload.initial_fen") from None
+    return Players(named, names)
 
 
 def read_text(payload: Mapping[str, Any], name: str) -> str | None:

@@ -29,6 +29,7 @@ from worldledger_chess.rules.positions import UNREADABLE
 
 _HANDLERS: Final[dict[str, Handler]] = {
     "GameStarted": fold.game_started,
+    "GameContinued": fold.game_continued,
     "MoveMade": fold.move_made,
     "MoveRejected": fold.move_rejected,
     "GameEnded": fold.game_ended,
@@ -74,6 +75,7 @@ class GameLog:
 
     - ``world_id``: the world whose effect was read last; ``begun_in``: that of GameStarted, another one for a fork.
     - ``started``, ``ended``: the payloads of GameStarted and GameEnded; ended is None while the game goes on.
+    - ``continued``: whether other agents than those that GameStarted names have gone on with it.
     - ``initial`` is the board before the first move, ``board`` the present one, with its move stack.
     - ``moves`` and ``attempts`` in their order; ``entities``: white, black and board of the world's state.
     - ``started_at``: wall_time of GameStarted, epoch seconds.
@@ -84,6 +86,7 @@ class GameLog:
     started: dict[str, Any] | None = None
     ended: dict[str, Any] | None = None
     started_at: float = 0.0
+    continued: bool = False
     initial: chess.Board = field(default_factory=chess.Board)
     board: chess.Board = field(default_factory=chess.Board)
     moves: list[LoggedMove] = field(default_factory=list)
@@ -129,6 +132,8 @@ class GameLog:
             self.begun_in, self.started, self.started_at = effect["world_id"], payload, effect["wall_time"]
             self.initial = read_start(payload).board
             self.board = self.initial.copy()
+        elif effect["kind"] == "GameContinued":
+            self.continued = True
         elif effect["kind"] == "MoveMade":
             self._move(effect, before)
         elif effect["kind"] == "MoveRejected":

@@ -30,10 +30,12 @@ from worldledger.genesis import NAME_PATTERN, check_world_name
 from worldledger.intents import SUBMIT_INTENT, registration_draft
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
+from worldledger.world import WorldState
 from worldledger_chess.rules.agents import AgentSpec
 from worldledger_chess.rules.endings import OTHER, Player, automatic_end
 from worldledger_chess.rules.fens import MAX_FEN, read_fen
 from worldledger_chess.rules.positions import STANDARD, position
+from worldledger_chess.rules.state import BOARD
 from worldledger_chess.rules.tags import status_text
 
 #: The member of a world's configuration that makes it a live game.
@@ -109,7 +111,8 @@ class LiveConfig(BaseModel):
     fen: str | None = Field(
         default=None,
         max_length=MAX_FEN,
-        description="Where it begins, a playable position in which the game is not over; the usual one if null.",
+        description="Where it begins, a playable position in which the game is not over; the usual one if null. Of a "
+        "fork that is played on it is filled in.",
     )
     experiment: str | None = Field(
         default=None, min_length=1, max_length=200, description="The label under which games are found together."
@@ -232,21 +235,40 @@ def _problem(found: Mapping[str, Any]) -> dict[str, str]:
 def opening_effects(live: LiveConfig) -> Sequence[EffectDraft]:
     """Return GameStarted and the registrations of both agents.
 
-    GameStarted has ``agents`` (colour -> agent_id), ``white`` and ``black`` (the names), ``variant``, ``initial_fen``
     GameStarted has ``agents`` (colour -> agent_id), ``white`` and ``black`` (the names), ``variant``,
     ``initial_fen`` and ``settings`` (colour -> the Agent's settings, see AgentSpec). The agents have the default
     policy.
     """
+    return _begun_by("GameStarted", live, {"initial_fen": live.board().fen(en_passant="fen")})
+
+
+def continuing_effects(live: LiveConfig, state: WorldState) -> Sequence[EffectDraft]:
+    """Return GameContinued and the registrations of both agents, for a fork in whose state this live game goes on.
+
+    GameContinued has what GameStarted has, with the ``ply`` and the ``fen`` of the fork point instead of an
+    ``initial_fen``. Raises InvalidConfigError if no game goes on in that state, or another one.
+    """
+    path = f"$.config.{LIVE}"
+    board = state.entities.get(BOARD)
+    if board is None or board["status"] != "in_progress":
+        what = "no game has begun" if board is None else f"the game is over ({board['reason'] or board['status']})"
+        raise InvalidConfigError(f"{path}: {what} at this moment: there is nothing to play on", path=path)
+    if board["variant"] != live.variant or live.board().fen() != board["fen"]:
+        raise InvalidConfigError(f"{path}.fen: the game stands otherwise at this moment", path=f"{path}.fen")
+    return _begun_by("GameContinued", live, {"ply": board["ply"], "fen": live.board().fen(en_passant="fen")})
+
+
+def _begun_by(kind: str, live: LiveConfig, more: Mapping[str, Any]) -> Sequence[EffectDraft]:
     payload: dict[str, Any] = {
         "agents": {player: agent.agent_id for player, agent in live.agents.items()},
         "white": live.white.name,
         "black": live.black.name,
         "variant": live.variant,
-        "initial_fen": live.board().fen(en_passant="fen"),
+        **more,
         "settings": {player: agent.model_dump(mode="json") for player, agent in live.agents.items()},
     }
     policy = policy_spec(ObservationPolicy())
     return [
-        own_draft("GameStarted", payload),
+        own_draft(kind, payload),
         *(registration_draft(agent.agent_id, policy, PERMISSIONS) for agent in live.agents.values()),
     ]

@@ -6,6 +6,7 @@ Every refusal is an IllegalEffectError whose ``rule`` is one of
 
 - ``payload``: a field is missing or of another type;
 - ``game_already_started``, ``game_not_started``, ``game_over``: one world is one game;
+- ``not_for_clients``: GameContinued, which the service alone writes, at the beginning of a fork that is played on;
 - ``same_agent``, ``invalid_position``: GameStarted (a position that the log left unplayable refuses moves, too);
 - ``not_your_turn``, ``illegal_move`` (details: ``move``, ``fen``), ``field_mismatch`` (details: ``field``): MoveMade;
 - ``status``, ``result``, ``reason``, ``not_on_board``: GameEnded;
@@ -24,6 +25,7 @@ from typing import Any, Final
 import chess
 
 from worldledger.drafts import CheckedDraft
+from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import IllegalEffectError
 from worldledger.world import WorldState
 from worldledger_chess.rules.claims import (
@@ -33,6 +35,7 @@ from worldledger_chess.rules.claims import (
     position_of,
     read_ending,
     read_player,
+    read_players,
     read_seconds,
     read_start,
     read_text,
@@ -106,6 +109,16 @@ def check_game_started(draft: CheckedDraft, payload: dict[str, Any], state: Worl
         raise IllegalEffectError(
             f"the position cannot be played: {status_text(status)}", "$.payload.initial_fen", rule="invalid_position"
         )
+
+
+def check_game_continued(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> None:
+    """Check GameContinued: written by the service, of two agents, in a game in progress, as it stands."""
+    if draft.source_id != SERVICE_SOURCE:
+        what = "only the service lets other agents go on with a game, in a fork that is to be played"
+        raise IllegalEffectError(what, "$.kind", rule="not_for_clients")
+    board = _in_play(state)[BOARD]
+    read_players(payload)
+    check_facts(payload, {name: board[name] for name in ("variant", "ply")})
 
 
 def check_move_made(draft: CheckedDraft, payload: dict[str, Any], state: WorldState | None) -> dict[str, Any]:

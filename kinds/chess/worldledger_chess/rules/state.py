@@ -24,7 +24,7 @@ import re
 from typing import Any, Final, TypeAlias
 
 from worldledger.drafts import MAX_WORD
-from worldledger.effects import Effect
+from worldledger.effects import SERVICE_SOURCE, Effect
 from worldledger.errors import IllegalEffectError
 from worldledger.rulesets.base import MalformedEffectError, Touched
 from worldledger.world import WorldState
@@ -34,6 +34,7 @@ from worldledger_chess.rules.claims import (
     position_of,
     read_ending,
     read_player,
+    read_players,
     read_seconds,
     read_start,
     read_text,
@@ -76,6 +77,25 @@ def game_started(state: WorldState, effect: Effect) -> Touched:
         "ended_at": None,
         "last_updated": now,
     }
+    return _ALL
+
+
+def game_continued(state: WorldState, effect: Effect) -> Touched:
+    """Fold GameContinued: from here on these agents play. Only the service says so, where a fork is played on.
+
+    No clock runs on: what the players before had left is none of these.
+    """
+    board = _in_play(state)
+    if effect["source_id"] != SERVICE_SOURCE:
+        raise MalformedEffectError("only the service lets other agents go on with a game")
+    try:
+        agents, names = read_players(effect["payload"])
+    except IllegalEffectError as error:
+        raise MalformedEffectError(str(error)) from None
+    for player, agent in agents.items():
+        name = names[player]
+        state.entities[player].update(agent_id=agent, name=name and name[:MAX_WORD], clock=None)
+    board["last_updated"] = effect["wall_time"]
     return _ALL
 
 

@@ -19,7 +19,7 @@ from worldledger_chess.rules.moves import FACTS, play_move
 from worldledger_chess.rules.positions import UNREADABLE
 from worldledger_chess.rules.times import moment
 
-_KINDS: Final = frozenset({"GameStarted", "MoveMade", "MoveRejected", "GameEnded"})
+_KINDS: Final = frozenset({"GameStarted", "GameContinued", "MoveMade", "MoveRejected", "GameEnded"})
 #: The statements of a MoveMade about its move.
 _STATED: Final = tuple(name for name in FACTS if name != "san_notation")
 

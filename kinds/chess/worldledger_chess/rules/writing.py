@@ -91,6 +91,8 @@ _TERMINATIONS: Final[dict[Reason, str]] = {
 }
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+#=:-]*\Z")
 _PLAYERS: Final[tuple[tuple[str, Player], ...]] = (("White", "white"), ("Black", "black"))
+#: How the names of tags begin that say something about the players, or about their clocks.
+_OF_PLAYERS: Final = ("White", "Black", "TimeControl")
 
 
 def known(value: str | None) -> str | None:
@@ -110,7 +112,7 @@ def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
 
     Recorded tags stay as they are. To them, or to the roster if there are none, is added what the log knows besides:
     the players if the log names them, FEN and Variant, and Result and Termination of the end of a live game. A fork
-    has its own GameId, players and result.
+    has its own GameId, players and result; where others play on, the tags about the players before are left out.
     """
     started = log.started or {}
     recorded = started.get("tags")
@@ -125,6 +127,8 @@ def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:
             tags[name] = said
     _add_position(tags, log.initial)
     is_fork = log.begun_in != log.world_id
+    if log.continued:
+        tags = {name: value for name, value in tags.items() if not name.startswith(_OF_PLAYERS)}
     if is_fork:
         tags |= {"GameId": log.world_id} | {name: log.name(player) for name, player in _PLAYERS}
     if is_fork or (log.ended is not None and "raw_result" not in log.ended):

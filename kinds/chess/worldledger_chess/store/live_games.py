@@ -24,8 +24,9 @@ going as (
     where p.ruleset = 'chess' and json_typeof(p.config -> 'live') = 'object'
       and not exists (
         select from effects e where e.world_id = p.world_id and e.kind = 'GameEnded')
-      and exists (  -- a fork has the configuration of its parent, and no start of its own
-        select from effects e where e.world_id = p.world_id and e.kind = 'GameStarted'))
+      and (exists (  -- a fork has the configuration of its parent, and no start of its own, unless it is played on
+        select from effects e where e.world_id = p.world_id and e.kind = 'GameStarted') or exists (
+        select from effects e where e.world_id = p.world_id and e.kind = 'GameContinued')))
 select (select max(world_id) from page) as last, g.world_id, g.live::text as live, h.head_seq, h.wall_time,
        m.wall_time as moved_at, m.fen
 from (select) one left join (

@@ -1,0 +1,158 @@
+"""Playing on: a live game that is a fork, from any moment of another game, recorded or live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from worldledger_chess.arena import Arena, GameNotLiveError, LiveGame, NoSuchGameError, PlayFrom
+from worldledger_chess.arena.arena import session_of
+from worldledger_chess.rules import AgentSpec, validate_game_state
+
+from worldledger.errors import InvalidConfigError, WorldExistsError
+from worldledger.genesis import NewWorld
+from worldledger.moments import Moment
+
+from .helpers import (
+    FOOLS_MATE,
+    REPETITION,
+    Clock,
+    Opening,
+    attempt,
+    effects,
+    ended,
+    new_game,
+    of_players,
+    played,
+    refused,
+    wait_for,
+)
+
+
+def at(ply: int) -> Moment:
+    """Return the moment after so many moves."""
+    return Moment(unit=("ply", ply))
+
+
+def others(**fields: Any) -> Any:
+    """Return a game of other agents."""
+    return new_game(white=AgentSpec(agent_id="x"), black=AgentSpec(agent_id="y", name="Yu"), **fields)
+
+
+async def moved(game: LiveGame, *moves: str) -> None:
+    """Make moves of the agents x and y."""
+    for move in moves:
+        outcome = await attempt(game, "x" if game.board.turn else "y", move)
+        assert outcome.accepted, outcome
+
+
+async def test_a_live_game_is_played_on_by_others(arena: Arena, game_id: str) -> None:
+    """A fork of a live game goes on from the ply with the moves before it; what is played there is its own."""
+    await played(await arena.create(new_game(game_id=game_id)), FOOLS_MATE)
+    game = await arena.create(others(), PlayFrom(game_id, at(2)))
+    await moved(game, "b1c3", "b8c6")
+    assert [move.uci_notation for move in game.state.move_history] == ["f2f3", "e7e5", "b1c3", "b8c6"]
+    log = await effects(arena, game)
+    assert [effect["kind"] for effect in log[:3]] == ["WorldCreated", "StateDigest", "GameContinued"]
+    assert log[0]["payload"]["fork_of"]["world_id"] == game_id
+    assert [effect["source_id"] for effect in log if effect["kind"] == "MoveMade"] == ["x", "y"]
+    whole = [
+        effect
+        for effect in await effects(arena, game_id)
+        if effect["global_seq"] <= log[0]["payload"]["fork_of"]["global_seq"]
+    ]
+    assert validate_game_state([*whole, *log], game.state) == []
+    table = arena._seats.known(game.game_id)
+    assert table is not None
+    session = session_of(table)
+    assert session is not None
+    assert (session.agent_white.agent_id, session.agent_white.stats.total_moves) == ("x", 1)
+
+
+async def test_a_recorded_game_is_played_on(arena: Arena, game_id: str) -> None:
+    """A game that was written by other means is played on like a live one; the end is by its whole history."""
+    await arena._store.create_world(NewWorld(world_id=game_id, ruleset="chess", experiment="old"))
+    log = await arena._store.log(game_id)
+    start = {"agents": {"white": "a", "black": "b"}}
+    drafts: list[Any] = [{"kind": "GameStarted", "payload": start, "source_id": "pgn", "schema_version": "1.0.0"}]
+    drafts += [
+        {
+            "kind": "MoveMade",
+            "payload": {"uci_notation": uci, "clock": 9.0},
+            "source_id": "pgn",
+            "schema_version": "1.0.0",
+        }
+        for uci in REPETITION[:6]
+    ]
+    await log.append_all(drafts)
+    game = await arena.create(others(), PlayFrom(game_id))
+    assert game.record.entities["white"]["clock"] is None
+    assert game.live is not None
+    assert game.live.experiment == "old"
+    await moved(game, "f3g1")
+    outcome = await attempt(game, "y", "f6g8")
+    assert outcome.ended is not None
+    assert outcome.ended.reason == "threefold_repetition"
+
+
+async def test_what_is_over_is_not_played_on(arena: Arena, game_id: str) -> None:
+    """A game that is over at the moment is refused, and so is a world without a game at it; nothing is made."""
+    await played(await arena.create(new_game(game_id=game_id)), FOOLS_MATE)
+    error = await refused(arena.create(others(game_id=f"{game_id}-on"), PlayFrom(game_id)))
+    assert isinstance(error, GameNotLiveError)
+    assert "the game is over there (black wins, checkmate)" in error.message
+    assert isinstance(await refused(arena.create(others(), PlayFrom(game_id, Moment(seq=1)))), NoSuchGameError)
+    positioned = others(fen="4k3/8/8/8/8/8/4P3/4K3 w - - 0 1")
+    assert isinstance(await refused(arena.create(positioned, PlayFrom(game_id, at(1)))), InvalidConfigError)
+    game = await arena.create(others(game_id=f"{game_id}-on"), PlayFrom(game_id, at(1)))
+    again = await refused(arena.create(others(game_id=game.game_id), PlayFrom(game_id, at(1))))
+    assert isinstance(again, WorldExistsError)
+
+
+async def test_mate_that_nobody_has_declared_is_over(arena: Arena, game_id: str) -> None:
+    """A game that the rules have ended is not played on either, though its record goes no further."""
+    await played(await arena.create(new_game(game_id=game_id)), FOOLS_MATE)
+    last = next(effect for effect in await effects(arena, game_id, "GameEnded"))["global_seq"] - 1
+    error = await refused(arena.create(others(), PlayFrom(game_id, Moment(seq=last))))
+    assert "over there by the rules (black wins, checkmate)" in error.message
+
+
+async def test_a_fork_that_is_not_played_on_is_left_alone(arena: Arena, game_id: str) -> None:
+    """A plain fork of a live game is not played, though it has the configuration of its parent."""
+    await played(await arena.create(new_game(game_id=game_id)), FOOLS_MATE[:2])
+    fork, _ = await arena._store.fork(game_id)
+    assert isinstance(await refused(arena.game(fork.world_id)), NoSuchGameError)
+
+
+async def test_the_time_for_the_first_move_begins_with_the_fork(opening: Opening, clock: Clock) -> None:
+    """A deadline counts from the beginning of the fork; the answers to requests of the parent are not the fork's."""
+    arena = await opening()
+    parent = await arena.create(new_game(game_id="parent"))
+    await attempt(parent, "w", "e2e4", req_id="1")
+    clock.go(1000)
+    game = await arena.create(new_game(deadline_s=10.0), PlayFrom("parent"))
+    assert game.deadline_at == clock() + 10
+    outcome = await attempt(game, "b", "e7e5", req_id="1")
+    assert (outcome.replayed, outcome.ply) == (False, 2)
+    clock.go(11)
+    await ended(game)
+    assert game.ended is not None
+    assert game.ended.reason == "timeout"
+
+
+async def test_a_fork_goes_on_elsewhere(opening: Opening) -> None:
+    """A fork whose process is gone is played on by the next one to the same end; so is a fork of a fork."""
+    async with opening.until() as arena:
+        parent = await arena.create(of_players("random", "random", seed=9, game_id="parent"))
+        await wait_for(lambda: len(parent.state.move_history) > 12, "it has begun")
+    async with opening.until() as arena:
+        first = await arena.create(of_players("random", "random", seed=3, max_illegal=5), PlayFrom("parent", at(9)))
+        await wait_for(lambda: len(first.state.move_history) > 12, "it has begun")
+        game = await arena.create(of_players("random", "random", seed=4), PlayFrom(first.game_id, at(11)))
+        await wait_for(lambda: len(game.state.move_history) > 14, "it has begun")
+    opening.clock.go(60)
+    arena = await opening()
+    again = await arena.game(game.game_id)
+    await wait_for(lambda: len(again.state.move_history) > 30 or again.ended is not None, "it is played on")
+    assert again.state.move_history[:11] == first.state.move_history[:11]
+    assert again.state.move_history[:9] == parent.state.move_history[:9]
+    assert arena.driven
