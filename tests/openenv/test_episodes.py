@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.api.chess.games import new_game, started
-from tests.api.chess.live import made
+from tests.api.chess.live import made, played
 from tests.api.helpers import problem, serving
 from tests.conftest import Servers
 
@@ -232,3 +232,38 @@ async def test_what_the_environment_tells_of_itself(client: httpx2.AsyncClient) 
     problem(await client.get(f"{PREFIX}/ws"), 426, "upgrade_required")
     other = await client.post(f"{PREFIX}/reset", headers={"Origin": "https://example.org"})
     problem(other, 403, "origin_refused")
+
+
+async def test_an_episode_may_go_on_from_a_game(client: httpx2.AsyncClient) -> None:
+    """An episode from WORLD@MOMENT is a fork with the moves up to there; the same seed and moves make the same game."""
+    await made(client, game_id="master")
+    await played(client, "master", "e2e4", "e7e5", "g1f3", "b8c6")
+    shown = []
+    for episode_id in ("pupil-1", "pupil-2"):
+        begun = await reset(
+            client, fork_of="master@ply:2", episode_id=episode_id, seed=3, agent_color="white", agent_id="pupil"
+        )
+        assert (begun["metadata"]["last_move"], begun["metadata"]["turn"]) == ("e7e5", "white")
+        assert not (await stepped(client, episode_id, "a1a8"))["metadata"]["accepted"]
+        await stepped(client, episode_id, "d2d4")
+        shown.append(await state_of(client, episode_id))
+    assert shown[0]["move_history"][:3] == ["e2e4", "e7e5", "d2d4"]
+    assert (shown[0]["step_count"], shown[0]["initial_fen"]) == (4, BEGINNING)
+    assert shown[0]["move_history"] == shown[1]["move_history"]
+    fork_of = (await client.get("/v1/worlds/pupil-1/effects/1")).json()["payload"]["fork_of"]
+    assert fork_of["world_id"] == "master"
+
+
+async def test_what_an_episode_cannot_go_on_from(client: httpx2.AsyncClient) -> None:
+    """A game that was over at the moment begins no episode, and what is no place, or one too many, is named."""
+    await made(client, game_id="mated")
+    await played(client, "mated", "f2f3", "e7e5", "g2g4", "d8h4")
+    for body, status, code, more in (
+        ({"fork_of": "mated"}, 409, "game_not_live", {}),
+        ({"fork_of": "mated@ply:x"}, 422, "invalid_config", {"path": "$.fork_of"}),
+        ({"fork_of": 1}, 422, "invalid_config", {"path": "$.fork_of"}),
+        ({"fork_of": "mated@ply:1", "fen": BEGINNING}, 422, "invalid_config", {"path": "$.fen"}),
+        ({"fork_of": "nowhere"}, 404, "world_not_found", {}),
+    ):
+        problem(await client.post(f"{PREFIX}/reset", json={**body, "episode_id": "none"}), status, code, **more)
+    assert (await client.get("/v1/worlds/none")).status_code == 404

@@ -284,3 +284,24 @@ def test_where_there_is_no_service_it_is_told(env: chess_env.ChessEnv) -> None:
     env.close()
     with pytest.raises(ServiceUnavailableError, match="closed"):
         env.reset()
+
+
+def test_a_game_may_go_on_from_another(env: chess_env.ChessEnv, http: httpx2.Client, service: str) -> None:
+    """A reset from WORLD@MOMENT plays in a fork from there on; the other game stays as it is."""
+    env.reset()
+    play(env, *FOOLS_MATE)
+    first = env.game_id
+    env.reset(options={"fork_of": f"{first}@ply:2"}, seed=5)
+    assert (env.agent_selection, env.infos["player_0"]["ply"]) == ("player_0", 2)
+    play(env, "d2d4")
+    told = stands(http, env.game_id)
+    assert [move["uci_notation"] for move in told["move_history"]] == ["f2f3", "e7e5", "d2d4"]
+    assert told["live"]["seed"] == 5
+    assert stands(http, first)["result"] == "black_wins"
+    with pytest.raises(ValueError, match="one of them"):
+        env.reset(options={"fork_of": f"{first}@ply:2", "game_id": first})
+    always = chess_env.ChessEnv(service, fork_of=f"{first}@ply:3")
+    for _ in range(2):
+        always.reset()
+        assert always.infos["player_1"]["ply"] == 3
+    always.close()

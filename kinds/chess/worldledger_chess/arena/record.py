@@ -198,6 +198,11 @@ class Record:
         index = bisect_right(self.entries, seq, key=_seq)
         return self.entries[index] if index < len(self.entries) else None
 
+    @property
+    def root(self) -> chess.Board | None:
+        """The position before the first move of the history."""
+        return None if self.board is None else taken_back(self.board, len(self.board.move_stack))
+
     def board_before(self, ply: int) -> chess.Board:
         """Return the board on which a move was made."""
         assert self.board is not None  # noqa: S101 - a move was made

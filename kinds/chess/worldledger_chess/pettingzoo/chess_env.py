@@ -57,6 +57,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
 
     - ``fen``, ``chess960``, ``experiment``, ``max_illegal``, ``fallback``, ``deadline_s`` are a game's, as for ``POST
       /v1/games``, except that there is no deadline by default.
+    - ``fork_of``: ``WORLD@MOMENT``, a game that each episode goes on from, in a fork of its own, instead of a ``fen``.
     - ``white``, ``black``: an agent_id each, or an object with the Agent's fields.
     - ``timeout``: seconds that an answer may take; ``patience``: seconds for which a service that cannot be reached, or
       gets too many requests, is tried again.
@@ -83,6 +84,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
         base_url: str,
         *,
         fen: str | None = None,
+        fork_of: str | None = None,
         chess960: bool = False,
         experiment: str | None = None,
         white: str | Mapping[str, Any] = "player_0",
@@ -116,6 +118,7 @@ class ChessEnv(AECEnv[str, Any, Any]):
             "white": {"agent_id": white} if isinstance(white, str) else dict(white),
             "black": {"agent_id": black} if isinstance(black, str) else dict(black),
             "fen": fen,
+            "fork_of": _fork_of(fork_of),
             "chess960": chess960,
             "experiment": experiment,
             "max_illegal": max_illegal,
@@ -145,14 +148,14 @@ class ChessEnv(AECEnv[str, Any, Any]):
         """Begin a new game, or continue one.
 
         ``seed`` is stored in the game, and its random choices follow from it. ``options``: ``fen``, where this game
-        begins; or ``game_id`` of a live game to continue, whose players are both external (ValueError is raised for
-        others). Other options are ignored. An unfinished game that was begun here is given up before the next one
-        begins: the side to move resigns.
+        begins; ``fork_of``, the ``WORLD@MOMENT`` that it goes on from; or ``game_id`` of a live game to continue, whose
+        players are both external (ValueError is raised for others). Other options are ignored. An unfinished game that
+        was begun here is given up before the next one begins: the side to move resigns.
         """
         options = options or {}
         game_id = options.get("game_id")
-        if game_id is not None and "fen" in options:
-            raise ValueError("options: name a fen to begin with, or a game_id to go on with, not both")
+        if len(options.keys() & {"fen", "fork_of", "game_id"}) > 1:
+            raise ValueError("options: name a fen to begin with, a fork_of or a game_id to go on with, one of them")
         if game_id is not None:
             told = self._http.call("GET", path_of("v1", "games", game_id), params=_BRIEF)
             if not told["agents"] or any(agent["player"] != EXTERNAL for agent in told["agents"].values()):
@@ -163,7 +166,9 @@ class ChessEnv(AECEnv[str, Any, Any]):
         if game_id is None:
             new = {**self._new, "seed": None if seed is None else operator.index(seed)}
             if "fen" in options:
-                new["fen"] = options["fen"]
+                new |= {"fen": options["fen"], "fork_of": None}
+            elif "fork_of" in options:
+                new |= {"fen": None, "chess960": False, "fork_of": _fork_of(options["fork_of"])}
             told = self._http.call("POST", "/v1/games", body=new, params=_BRIEF, key=str(uuid.uuid4()))
         self._begin(told)
 
@@ -294,6 +299,14 @@ class ChessEnv(AECEnv[str, Any, Any]):
         told = self._http.call("POST", f"{self._path}/moves", body=body, params={"tensor": "false"})
         self._attempts += 1
         return told
+
+
+def _fork_of(place: str | None) -> dict[str, str] | None:
+    """Return a ``WORLD@MOMENT`` as ``POST /v1/games`` has it."""
+    if place is None:
+        return None
+    world, _, moment = place.partition("@")
+    return {"world_id": world, "at": moment or "head"}
 
 
 def _outcome_of(told: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -24,7 +24,7 @@ from worldledger_chess.api.openenv.frames import RANDOM_AGENT
 from worldledger_chess.api.playing import board_at, game_of
 from worldledger_chess.api.serving import arena_of
 from worldledger_chess.api.shapes import DeadlineOfEach, DeadlineS, Seconds, Uci
-from worldledger_chess.arena import GameNotLiveError, LiveGame, NewGame
+from worldledger_chess.arena import GameNotLiveError, LiveGame, NewGame, PlayFrom
 from worldledger_chess.arena.players import InvalidPlayerError, RandomPlayer
 from worldledger_chess.rules import BoardState
 from worldledger_chess.rules.board import read_fen, tensor_of
@@ -54,11 +54,12 @@ NO_STATE: Final[dict[str, Any]] = {
 }
 
 
-async def begin(found: Services, new: NewGame) -> Episode:
+async def begin(found: Services, new: NewGame, play_from: PlayFrom | None = None) -> Episode:
     """Begin an episode; if the opponent begins, it has moved. Raises as `Arena.create`, WorldExistsError."""
     try:
         arena = arena_of(found)
-        game = await guarded(found.store.outages, arena.create(new), again=_AGAIN, begun=lambda: arena.begins(new))
+        making = arena.create(new, play_from)
+        game = await guarded(found.store.outages, making, again=_AGAIN, begun=lambda: arena.begins(new))
     except InvalidPlayerError as error:
         raise InvalidPlayerError(error.reason, "$.opponent") from None
     except WorldExistsError as error:
@@ -247,7 +248,7 @@ class Episode:
             "fen": game.board_state.fen,
             "current_player": record.turn,
             "move_history": list(record.moves_made),
-            "initial_fen": self.live.board().fen(en_passant="fen"),
+            "initial_fen": (record.root or self.live.board()).fen(en_passant="fen"),
             "player": self.own[0] if len(self.own) == 1 else "both",
             "agents": {player: self.live.agents[player].agent_id for player in OTHER},
             "seed": self.live.seed,
@@ -297,6 +298,11 @@ class OpenEnvReset(Shape):
     )
     episode_id: WorldName | None = Field(default=None, description="The name of its world; a UUID if null.")
     fen: str | None = Field(default=None, max_length=MAX_FEN, description="The first position; it must be playable.")
+    fork_of: str | None = Field(
+        default=None,
+        max_length=1000,
+        description="WORLD@MOMENT: the episode is a fork of that game, recorded or live, and goes on from there.",
+    )
     opponent: str | dict[str, JsonValue] | None = Field(
         default=None,
         description="`random`, which is usual; `self`: the client moves both sides; or a player as a new game has it.",

@@ -16,7 +16,8 @@ from worldledger_service.api.bodies import members, parse
 from worldledger.canonical import child
 from worldledger.drafts import check_req_id, json_name
 from worldledger.errors import InvalidConfigError, InvalidEffectError
-from worldledger_chess.arena import InvalidMoveRequestError, NewGame
+from worldledger.moments import HEAD, UnreadableMomentError, parse_place
+from worldledger_chess.arena import InvalidMoveRequestError, NewGame, PlayFrom
 from worldledger_chess.arena.players import read_spec
 from worldledger_chess.rules.endings import OTHER, Player
 from worldledger_chess.rules.live import EXTERNAL, LIVE
@@ -32,7 +33,7 @@ _AGENT: Final = "openenv-agent"
 
 #: The members of a reset: of any episode, and of one that is resumed.
 _RESET: Final = (
-    *("seed", "episode_id", "fen", "opponent", "agent_color", "agent_id", "experiment"),
+    *("seed", "episode_id", "fen", "fork_of", "opponent", "agent_color", "agent_id", "experiment"),
     *("max_illegal", "fallback", "deadline_s", "tensor", "resume"),
 )
 _RESUME: Final = ("resume", "episode_id", "tensor")
@@ -102,11 +103,12 @@ def _no_constant(name: str) -> NoReturn:
 
 
 class Reset(NamedTuple):
-    """A reset: a ``new`` game, or None if the episode of this id is continued."""
+    """A reset: a ``new`` game, or None if the episode of this id is continued; and what a new game goes on from."""
 
     new: NewGame | None
     episode_id: str | None
     tensor: bool
+    play_from: PlayFrom | None = None
 
 
 def read_reset(data: dict[str, Any]) -> Reset:
@@ -124,8 +126,24 @@ def read_reset(data: dict[str, Any]) -> Reset:
         if type(episode_id) is not str:
             raise _refused("which episode is to be resumed is a string", "$.episode_id")
         return Reset(None, episode_id, tensor)
+    play_from = _play_from(said)
     new = _new_game(said)
-    return Reset(new, new.game_id, tensor)
+    return Reset(new, new.game_id, tensor, play_from)
+
+
+def _play_from(said: dict[str, Any]) -> PlayFrom | None:
+    place = said.get("fork_of")
+    if place is None:
+        return None
+    if type(place) is not str:
+        raise _refused("what is played on is written WORLD@MOMENT, or WORLD for its head", "$.fork_of")
+    if "fen" in said:
+        raise _refused("a game that is played on has its own position", "$.fen")
+    try:
+        world, moment = parse_place(place)
+    except UnreadableMomentError as error:
+        raise _refused(str(error), "$.fork_of") from None
+    return PlayFrom(world, HEAD if moment is None else moment)
 
 
 def _new_game(said: dict[str, Any]) -> NewGame:

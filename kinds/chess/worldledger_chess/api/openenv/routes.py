@@ -80,7 +80,7 @@ async def openenv_reset(request: Request, tensor: WithTensor = False) -> Respons
     found = services(request)
     wanted = read_reset(await _reset_body(request, found))
     if wanted.new is not None:
-        episode = await begin(found, wanted.new)
+        episode = await begin(found, wanted.new, wanted.play_from)
     else:
         assert wanted.episode_id is not None  # noqa: S101 - one of the two is there
         episode = await episode_of(found, wanted.episode_id)

@@ -194,7 +194,7 @@ class _Session:
     async def _reset(self, data: dict[str, Any]) -> dict[str, Any]:
         wanted = read_reset(data)
         if wanted.new is not None:
-            episode = await begin(self._found, wanted.new)
+            episode = await begin(self._found, wanted.new, wanted.play_from)
         else:
             assert wanted.episode_id is not None  # noqa: S101 - one of the two is there
             episode = await episode_of(self._found, wanted.episode_id)
