@@ -188,8 +188,8 @@ def rerun(
             put(line)
 
 
-#: Refusals that are shown to people.
-_SHOWN = 10
+#: Refusals that are shown to people; of more, which follow from the first as a rule, only that is.
+_SHOWN = 5
 
 
 def _told(report: Report) -> Iterator[str]:
@@ -210,11 +210,11 @@ def _told(report: Report) -> Iterator[str]:
         yield f"  the states {first}differ after seq {report.differs_after}, at {plain(report.differs_at)}"
     else:
         yield "  the states are alike to the end"
-    for refusal in report.refusals[:_SHOWN]:
+    for refusal in report.refusals[: 1 if report.refused > _SHOWN else _SHOWN]:
         what = f"seq {refusal.seq} {plain(refusal.kind)} of {plain(refusal.source_id)}"
         yield f"  refused: {what}: {plain(refusal.reason)}"
     if report.refused > _SHOWN:
-        yield f"  … and {report.refused - _SHOWN} more (--json)"
+        yield f"  and {report.refused - 1} more after it (--json)"
 
 
 def _replacement(text: str) -> tuple[int, EffectDraft]:

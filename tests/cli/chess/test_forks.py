@@ -171,3 +171,21 @@ def test_a_person_who_leaves(database_url: str) -> None:
     assert result.code == 1
     assert "nothing more is typed" in result.err
     assert "unfinished: game 1" in result.err
+
+
+@pytest.mark.usefixtures("better")
+def test_a_game_is_run_on_without_a_move(on: Cli) -> None:
+    """A rerun without a move refuses the rest of the game: the first refusal is named, the others are counted."""
+    assert on("fork", "cup", "--at", "ply:1", "--as", "skipped").code == 0
+    result = on("rerun", "skipped", "--skip", "5")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        "ran on in skipped: seq 5 to 11 of cup, head 2\n"
+        "  6 drafts submitted, 0 accepted, 6 refused\n"
+        "  not submitted: 1 MoveMade\n"
+        "  the states first differ after seq 5, at $.entities.black.moves\n"
+        "  refused: seq 6 MoveMade of arena: $.payload.player: it is the turn of black\n"
+        "  and 5 more after it (--json)\n"
+    )
+    kinds = [json.loads(line)["kind"] for line in on("log", "skipped", "--own").out.splitlines()]
+    assert kinds == ["WorldCreated", "StateDigest"]
