@@ -2,9 +2,9 @@
 
 `make run` does this after it has imported the games. The market is the world ``market``; once it has been played, it is
 only looked whether that is so, and so it is with the runs of the experiment ``social-rl-example``. What is shown of a
-game is its state, its players' statistics, and what its end changed. Last come two forks of the market (`whatif.py`).
-Each step is a command, and its output is what that command prints; they run one after the other in this process,
-because starting Python for each would take longer than they do.
+game is its state, its players' statistics, and what its end changed. Last come two forks of the market, and one of a
+game (`whatif.py`). Each step is a command, and its output is what that command prints; they run one after the other in
+this process, because starting Python for each would take longer than they do.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def import_runs() -> None:
         print(said.getvalue(), end="", flush=True)
 
 
-def fork_market() -> bool:
-    """Fork the example market, go on in its forks, and compare; tell whether that was done."""
+def ask_what_if() -> bool:
+    """Fork the example market and an example game, go on in the forks, and compare; tell whether that was done."""
     sys.path.insert(0, str(Path(__file__).parent))
     import whatif  # noqa: PLC0415 - it stands beside this module
 
@@ -89,7 +89,7 @@ def main() -> int:
     play_market()
     import_runs()
     done = [step(title, arguments) for title, arguments in STEPS.items()]
-    done.append(fork_market())
+    done.append(ask_what_if())
     print(flush=True)
     return 0 if all(done) else 1
 

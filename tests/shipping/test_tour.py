@@ -111,6 +111,37 @@ def test_it_forks_the_market_once(toured: Toured) -> None:
     assert rich["metadata"]["turn"] == market["metadata"]["turn"] == 20
 
 
+@once
+def test_it_plays_a_game_on_once(toured: Toured) -> None:
+    """Stockfish plays on for the one who blundered, in one fork however often; where there is none, that is said."""
+    game = runpy.run_path(str(WHAT_IF))["GAME"]
+    forks = json.loads(_command("worlds", "--experiment", "what-if", "--json", database_url=toured.database_url))
+    for done in (toured.first, toured.second):
+        played = re.search(rf"^\$ worldledger compare {game} (\S+)$", done.stdout, re.MULTILINE)
+        if _has_stockfish():
+            assert played is not None
+            assert [fork["world_id"] for fork in forks] == [played[1]]
+            assert forks[0]["fork_of"]["world_id"] == game
+            assert re.search(r'^  result +"black_wins" +"white_wins"$', done.stdout, re.MULTILINE)
+        else:
+            assert (played, forks) == (None, [])
+            assert "There is no stockfish here" in done.stdout
+
+
+def _has_stockfish() -> bool:
+    return any(shutil.which("stockfish", path=folder) for folder in (None, "/usr/games:/usr/local/games"))
+
+
+def test_without_stockfish_the_game_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there is no stockfish the example says so, does nothing, and does not fail."""
+    whatif = runpy.run_path(str(WHAT_IF))
+    monkeypatch.setitem(whatif["better"].__globals__, "has_stockfish", lambda: False)
+    assert whatif["better"](lambda *_: pytest.fail("a step was made"))
+    assert "There is no stockfish here" in capsys.readouterr().out
+
+
 def _told_by_make() -> str:
     """Return the command that `make run` tells for the market."""
     (found,) = re.finditer(r"(worldledger view .*)'; \\$", (ROOT / "Makefile").read_text(), re.MULTILINE)

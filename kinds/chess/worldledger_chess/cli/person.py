@@ -63,6 +63,7 @@ class Person:
         line = await self._lines.get()
         if line is None:
             self._lines.put_nowait(None)
+            _tell("\n")
             what = f"nothing more is typed: the game {game.game_id} waits for a move"
             raise SimulationError(what, game_id=game.game_id)
         return line
