@@ -236,12 +236,11 @@ class Seats:
         if world.ruleset != CHESS.name:
             what = f"the world {game_id!r} is one of {world.ruleset}: there is no game of chess in it"
             raise NoSuchGameError(what, game_id=game_id)
-        is_fork = (await self._store.states.rules(world.world_id)).fork_of is not None
         table = await Table.load(self._store, self._watcher, world, self._on_change, self._reads.first)
         if not table.record.started:
             self._let_go(table)
             raise NoSuchGameError(f"no game has begun in the world {game_id!r}", game_id=game_id)
-        if is_fork and table.record.live is None:
+        if table.record.fork_of is not None and table.record.live is None:
             self._let_go(table)
             what = (
                 f"the world {game_id!r} is a fork that nobody plays: `worldledger chess show` shows its game, and "
@@ -604,7 +603,7 @@ def _playable(record: Record, world_id: str, seq: int) -> chess.Board:
     elif record.due_end is not None:
         why = f"the game is over there by the rules ({_how(record.due_end.result, record.due_end.reason)})"
     elif len(board.move_stack) != record.ply or board.status():
-        why = "a move of its record is not legal"
+        why = "its position, or a move of its record, is not legal"
     if why is not None:
         what = f"{world_id}@seq:{seq} cannot be played on: {why}"
         raise GameNotLiveError(what, game_id=world_id, global_seq=seq)
