@@ -143,7 +143,7 @@ def test_a_game_that_is_over_is_not_played_on(on: Cli, database_url: str) -> Non
     """`chess play --from` refuses a moment at which the game was over, and makes nothing."""
     before = sql(database_url, "select count(*) from worlds")
     result = on("chess", "play", "--from", "cup", "--white", "random", "--black", "random")
-    assert result.code == 1
+    assert result.code == 2
     assert "cup@seq:11 cannot be played on: the game is over there (white wins, checkmate)" in result.err
     assert on("chess", "play", "--from", "cup", "--fen", "x", "--white", "random", "--black", "random").code == 2
     assert sql(database_url, "select count(*) from worlds") == before
@@ -168,7 +168,7 @@ def test_a_person_who_leaves(database_url: str) -> None:
     """A game whose person types nothing more is named, and waits in the log."""
     arguments = ("chess", "play", "--from", "cup@ply:5", "--white", "random", "--black", "me")
     result = call(*arguments, "--database-url", database_url, stdin=b"g6\n")
-    assert result.code == 1
+    assert result.code == 2
     assert "nothing more is typed" in result.err
     assert "unfinished: game 1" in result.err
 

@@ -211,7 +211,7 @@ def test_what_cannot_be_reset_to_is_refused(env: chess_env.ChessEnv, http: httpx
     env.reset()
     with pytest.raises(ValueError, match="external"):
         env.reset(options={"game_id": driven})
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="one of them"):
         env.reset(options={"game_id": env.game_id, "fen": chess.STARTING_FEN})
     play(env, "e2e4")
     assert env.agent_selection == "player_1"
