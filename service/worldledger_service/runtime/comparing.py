@@ -283,8 +283,10 @@ async def _feed(
     a: AsyncIterator[Sequence[Any]],
     b: AsyncIterator[Sequence[Any]],
     tell: Callable[[int], None] | None = None,
+    *,
+    weight: int = 1,
 ) -> None:
-    """Feed both logs to a search, a batch of either at a time, until it is done."""
+    """Feed both logs to a search, a batch of either at a time, until it is done; a row is ``weight`` pieces of work."""
     read = 0
     async with prefetch(a) as ones, prefetch(b) as others:
         while not search.is_done:
@@ -295,7 +297,7 @@ async def _feed(
             rows = [batch or () for batch in fed]
             over = [batch is None for batch in fed]
             count = sum(map(len, rows))
-            await _beside(store, count, partial(search.feed, *rows, a_over=over[0], b_over=over[1]))
+            await _beside(store, count * weight, partial(search.feed, *rows, a_over=over[0], b_over=over[1]))
             read += count
             if tell is not None:
                 tell(read)
@@ -538,7 +540,7 @@ class _Looking:
         ones, others = (
             self._logs.rows(after(each, *at[:2])) for each, at in zip((shared.a, shared.b), start, strict=True)
         )
-        await _feed(self._store, search, ones, others)
+        await _feed(self._store, search, ones, others, weight=4)  # each is folded, and states are compared
         if search.differences:
             seqs = [at.global_seq if row is None else row[0] for row, at in zip(search.seen, start, strict=True)]
             return {"first": {"unit": self._asked.by, "number": search.number, **_differing(seqs, search.differences)}}

@@ -9,8 +9,12 @@ from worldledger.measures import Measures
 from worldledger.world import WorldState
 from worldledger_chess.rules.state import BOARD
 
-#: The usual worth of the pieces, in pawns.
-_WORTH: Final = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}
+#: The usual worth of the pieces, in pawns: black's, in lower case, counts against white.
+_WORTH: Final = {
+    sign: worth if sign.isupper() else -worth
+    for piece, worth in {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}.items()
+    for sign in (piece, piece.upper())
+}
 
 
 def values(state: WorldState, began: Effect) -> dict[str, float]:
@@ -28,7 +32,7 @@ def values(state: WorldState, began: Effect) -> dict[str, float]:
 def material(fen: str) -> int:
     """Return white's material less black's, in pawns; pieces in the hand are left out."""
     placed = fen.split(" ", 1)[0].split("[", 1)[0]
-    return sum(worth * (placed.count(piece.upper()) - placed.count(piece)) for piece, worth in _WORTH.items())
+    return sum(worth * placed.count(piece) for piece, worth in _WORTH.items())
 
 
 def outcome(state: WorldState) -> dict[str, Any]:
