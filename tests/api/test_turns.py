@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
-from worldledger_simulation.api import turns as turns_shapes
+from worldledger_simulation import api as turns_shapes
 
 from tests.markets import ENDED, FIRST, HEAD, SECOND, TURNS, change, effect, market
 

@@ -28,17 +28,15 @@ _AIO_OUTSIDE = """
 AIO_FORBIDDEN_NAMES = OUTSIDE | frozenset(_AIO_OUTSIDE.split())
 
 #: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in;
-#: rounds are read from files and written to them, and stamped (docs/reference/social-rl.md, "From Python"); an error is
-#: remade by the parameters of its constructor, which are the same on every machine; a moment may be a time, as a text;
-#: a round's times without an offset are of the zone that is given; a move of a game has a time; pauses between attempts
-#: differ by chance, and a caller may sleep through them.
+#: an error is remade by the parameters of its constructor, which are the same on every machine; a moment may be a time, as
+#: a text; a round's times without an offset are of the zone that is given; a move of a game has a time; pauses between
+#: attempts differ by chance, and a caller may sleep through them.
 READERS = {
     "worldledger/backoff.py": frozenset({"random", "asyncio", "AsyncFunctionDef"}),
     "worldledger/remade_errors.py": frozenset({"inspect"}),
     "worldledger/moments.py": frozenset({"datetime"}),
     "kinds/chess/worldledger_chess/rules/entities.py": frozenset({"datetime"}),
     "kinds/simulation/worldledger_simulation/rules/config.py": frozenset({"os", "pathlib", "open"}),
-    "kinds/social_rl/worldledger_social_rl/rules/files.py": frozenset({"os", "pathlib", "open", "datetime", "now"}),
     "kinds/social_rl/worldledger_social_rl/rules/recording.py": frozenset({"datetime"}),
     "kinds/social_rl/worldledger_social_rl/rules/rounds.py": frozenset({"datetime"}),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from worldledger_service.store import EventLog, Store
-from worldledger_simulation.api.turns import TurnAt, Turns
+from worldledger_simulation.api import TurnAt, Turns
 
 from tests.rulesets.simulation.playing import checked, trade
 from worldledger.effects import EffectDraft

@@ -4,8 +4,7 @@ Source: docs/reference/contracts.md, "Observability".
 
 - ``config.py``: its configuration
 - ``noise.py``: the draws, and the limits of numbers
-- ``observation.py``: the matrix, and a simulation's state as one observer sees it
-- ``policy.py``: the same as an observation policy of a world's agents
+- ``policy.py``: the matrix, a simulation's state as one observer sees it, and the same as an observation policy of a world's agents
 """
 
 from worldledger.observability.config import (
@@ -16,8 +15,13 @@ from worldledger.observability.config import (
     VariableVisibilityConfig,
 )
 from worldledger.observability.noise import Draws, bounds_of, noise_of
-from worldledger.observability.observation import ObservabilityMatrix, construct_observation, observe_entity
-from worldledger.observability.policy import MatrixPolicy, MatrixPolicyConfig
+from worldledger.observability.policy import (
+    MatrixPolicy,
+    MatrixPolicyConfig,
+    ObservabilityMatrix,
+    construct_observation,
+    observe_entity,
+)
 
 __all__ = [
     "DefaultObservability",

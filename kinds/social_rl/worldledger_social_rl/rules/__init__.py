@@ -1,8 +1,8 @@
 """Social-RL worlds: one world is one run of an experiment. Source: docs/reference/social-rl.md.
 
-- ``models.py``: the documents as typed models, each field once; what strict checks find wrong with each
+- ``models.py``: the documents (`worldledger_social_rl.documents`) as typed models, each field once; what strict
+  checks find wrong with each
 - ``fields.py``: what fields may hold; faults, and what becomes of them
-- ``files.py``: the documents as files (`worldledger_social_rl.documents` has them all)
 - ``words.py``: the kinds of effects, and how the documents stand in payloads
 - ``recording.py``, ``rounds.py``: a run's folder as effects, and back
 - ``handlers.py``: what becomes of the state (evolve)
