@@ -4,7 +4,7 @@ Source: docs/reference/contracts.md, "Observability".
 
 - ``config.py``: its configuration
 - ``noise.py``: the draws, and the limits of numbers
-- ``policy.py``: the matrix, a simulation's state as one observer sees it, and the same as an observation policy of a world's agents
+- ``policy.py``: the matrix, and what it makes of a simulation's state, and of a world as an observation policy
 """
 
 from worldledger.observability.config import (
