@@ -61,7 +61,7 @@ class _Looks:
             self.count += 1
             return found
 
-        monkeypatch.setattr(client, "_LOOK_SECONDS", 0.005)
+        monkeypatch.setattr(client, "_WATCH_SECONDS", 0.005)
         monkeypatch.setattr(client.Keeper, "_was_killed", counted)
 
     def wait_for_more(self) -> None:

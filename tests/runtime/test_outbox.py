@@ -56,7 +56,7 @@ def outbox(log: Log, *numbers: int) -> Outbox:
 @virtual
 async def test_everything_is_written_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes while others are written follows them; no call has too many."""
-    monkeypatch.setattr("worldledger_service.runtime.observing._AT_ONCE", 10)
+    monkeypatch.setattr("worldledger_service.runtime.observing._MOST_AT_ONCE", 10)
     log = Log()
     box = outbox(log, *range(25))
     assert len(box) == 25
