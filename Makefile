@@ -6,7 +6,9 @@ PIP_OF := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USE_PEP517=1 $(BIN)/python -m pip
 PIP := $(PIP_OF) install --progress-bar off -c constraints.txt
 # What pip says becomes a line that moves; `exit` is its exit code, which a pipe would lose.
 SHOWN = 2>&1; echo "exit $$?"; } | { terminal=; [ -t 1 ] && terminal=1; awk -v terminal="$$terminal" -f .ci/progress.awk; }
-INPUTS := pyproject.toml constraints.txt
+# What the console is built from, when the package is installed.
+CONSOLE := $(shell find console -name node_modules -prune -o -path console/tests -prune -o -type f -print 2>/dev/null)
+INPUTS := pyproject.toml constraints.txt $(CONSOLE)
 # The released clients of OpenEnv that the tests play with, each as its .ci/constraints-CLIENT.txt says.
 CLIENTS := openenv-core openenv
 
@@ -32,6 +34,7 @@ run: .venv/.run ## set up, import the example games, play a market, show a game 
 	$(BIN)/python examples/tour.py || echo 'Not all of that could be shown. The service starts all the same.' >&2; \
 	echo 'Agents that talk, one of them interrupted: $(BIN)/python examples/interruption.py (in another terminal)'; \
 	echo 'What a trader believed at turn 10, and what was true: worldledger view market Trader_1 --at turn:10 --truth'; \
+	echo 'Look at all of it: the console is the page that the service names below.'; \
 	[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'; \
 	exec $(BIN)/worldledger serve
 
@@ -44,10 +47,13 @@ test-all: .venv/.test lint .venv/.clients ## the same at full strength: both ser
 check: .venv/.test ## the quick loop: the suite without its slow tests
 	$(PYTEST) -q -m 'not slow'
 
-lint: .venv/.test ## ruff, import-linter and mypy
+lint: .venv/.test ## ruff, import-linter and mypy; Deno for the console
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	cd console && for panels in '' '--config deno.json ../kinds/*/worldledger_*/console/panel.js'; do \
+	    ../$(BIN)/deno fmt --check --quiet $$panels && ../$(BIN)/deno lint --quiet $$panels && \
+	    { [ ! -d node_modules ] || ../$(BIN)/deno check --quiet $$panels; } || exit 1; done
 	@# A busy machine may keep mypy's processes from finding each other; then one has to do.
 	$(BIN)/mypy --num-workers 2 || $(BIN)/mypy
 
@@ -61,7 +67,7 @@ lock: .venv/.made ## renew constraints.txt, and those of the clients, with the n
 	@sh .ci/lock
 
 clean: ## remove .venv, caches and build results; worlds are kept
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist console/node_modules service/worldledger_service/console/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -- the environment -------------------------------------------------------------------------------------------

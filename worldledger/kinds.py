@@ -48,6 +48,7 @@ class Kind:
     - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
     - ``errors``: a sequence of classes, those of ``problems`` that its client raises again.
     - ``schemas``: JSON Schemas that are served, `worldledger_service.api.documents.Published` objects by name.
+    - ``panel``: a file (`pathlib.Path`) with an ES module by which the console shows states; see docs/console.md.
     - ``measures``: a `worldledger.measures.Measures`, what runs of its worlds are compared by.
     - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.
     """
@@ -70,6 +71,7 @@ class Kind:
     schemas: str | None = None
     report: str | None = None
     measures: str | None = None
+    panel: str | None = None
 
     def load(self, part: str) -> Any:
         """Load a part, such as ``projections``; None if the kind does not have it.

@@ -31,6 +31,7 @@ from starlette.routing import BaseRoute
 from worldledger.aio import first_of
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger.kinds import parts
+from worldledger_service import console
 from worldledger_service.api import (
     agents_of_worlds,
     clock,
@@ -191,7 +192,7 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
     # The very routes: `include_router` would make each of them a second time for every application.
     of_kinds = [route for routes in parts("routes").values() for route in routes]
     first, others = (_routes(modules) for modules in (_MODULES[:3], _MODULES[3:]))
-    app.router.routes += [*first, *of_kinds, *others, handshake.ROUTE]
+    app.router.routes += [*first, *of_kinds, *others, handshake.ROUTE, *console.routes()]
     document(app, version("worldledger"))
     return app
 

@@ -17,4 +17,5 @@ KIND = Kind(
     problems="worldledger_chess.api.problems:PROBLEMS",
     report="worldledger_chess.report:SECTION",
     measures="worldledger_chess.rules.measures:MEASURES",
+    panel="worldledger_chess.console:PANEL",
 )

@@ -6,4 +6,5 @@ KIND = Kind(
     name="sandbox",
     ruleset="worldledger_sandbox.rules:RULESET",
     analytics="worldledger_sandbox.analytics:FOLDER",
+    panel="worldledger_sandbox.console:PANEL",
 )

@@ -18,4 +18,5 @@ KIND = Kind(
     schemas="worldledger_simulation.api.schemas:SCHEMAS",
     report="worldledger_simulation.report:SECTION",
     measures="worldledger_simulation.rules.measures:MEASURES",
+    panel="worldledger_simulation.console:PANEL",
 )

@@ -18,4 +18,5 @@ KIND = Kind(
     schemas="worldledger_social_rl.api.schemas:SCHEMAS",
     report="worldledger_social_rl.report:SECTION",
     measures="worldledger_social_rl.rules.measures:MEASURES",
+    panel="worldledger_social_rl.console:PANEL",
 )

@@ -1,0 +1,119 @@
+/** The address of a page: it says all that a reader sees, so copying it is sharing. It lies behind the `#`. */
+
+export interface WorldsAddress {
+  page: "worlds";
+  q: string;
+  ruleset: string;
+  experiment: string;
+  live: boolean;
+  selected: string[];
+}
+
+export interface WorldAddress {
+  page: "world";
+  world: string;
+  /** A seq, or the head as it moves. */
+  at: number | "live";
+  /** Whose beliefs are shown beside the truth. */
+  agents: string[];
+  /** Which panes are open. */
+  panes: Pane[];
+  /** The effect whose details are shown. */
+  effect: number | null;
+  /** The stretch of seqs that the timeline shows; null for all of them. */
+  zoom: [number, number] | null;
+  kind: string;
+  source: string;
+  q: string;
+}
+
+export interface CompareAddress {
+  page: "compare";
+  worlds: string[];
+}
+
+export type Address = WorldsAddress | WorldAddress | CompareAddress;
+
+export const PANES = ["effects", "state", "tree", "integrity"] as const;
+export type Pane = (typeof PANES)[number];
+const USUAL: readonly Pane[] = ["effects", "state"];
+
+export function worldAddress(world: string, more: Partial<WorldAddress> = {}): WorldAddress {
+  const usual = { agents: [], panes: [...USUAL], effect: null, zoom: null, kind: "", source: "", q: "" };
+  return { page: "world", world, at: "live", ...usual, ...more };
+}
+
+function seq(text: string | null): number | null {
+  return text !== null && /^[1-9]\d{0,15}$/.test(text) ? Number(text) : null;
+}
+
+/** Read what lies behind the `#`. What cannot be read is as if it were not there. */
+export function parse(hash: string): Address {
+  const [path = "", query = ""] = hash.replace(/^#/, "").split(/\?(.*)/s);
+  const given = new URLSearchParams(query);
+  const text = (name: string) => given.get(name) ?? "";
+  const [, page, name] = path.split("/");
+  if (page === "w" && name) {
+    const zoom = text("zoom").split("-").map((each) => seq(each));
+    const [from, to] = [zoom[0] ?? null, zoom[1] ?? null];
+    const panes = given.has("panes") ? PANES.filter((pane) => text("panes").split(",").includes(pane)) : [...USUAL];
+    return worldAddress(decoded(name), {
+      at: seq(given.get("at")) ?? "live",
+      agents: [...new Set(given.getAll("agent"))].slice(0, 4),
+      panes,
+      effect: seq(given.get("effect")),
+      zoom: from !== null && to !== null && from < to ? [from, to] : null,
+      kind: text("kind"),
+      source: text("source"),
+      q: text("q"),
+    });
+  }
+  if (page === "compare") return { page: "compare", worlds: [...new Set(given.getAll("world"))].slice(0, 20) };
+  return {
+    page: "worlds",
+    q: text("q"),
+    ruleset: text("ruleset"),
+    experiment: text("experiment"),
+    live: given.get("live") === "true",
+    selected: [...new Set(given.getAll("select"))].slice(0, 20),
+  };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Write an address, with its `#`; what is as usual is left out. */
+export function format(address: Address): string {
+  const given = new URLSearchParams();
+  const put = (name: string, value: string) => {
+    if (value !== "") given.append(name, value);
+  };
+  let path = "#/";
+  if (address.page === "world") {
+    path = `#/w/${encodeURIComponent(address.world)}`;
+    put("at", String(address.at));
+    for (const agent of address.agents) put("agent", agent);
+    given.append("panes", address.panes.join(","));
+    if (address.effect !== null) put("effect", String(address.effect));
+    if (address.zoom !== null) put("zoom", address.zoom.join("-"));
+    put("kind", address.kind);
+    put("source", address.source);
+    put("q", address.q);
+  } else if (address.page === "compare") {
+    path = "#/compare";
+    for (const world of address.worlds) put("world", world);
+  } else {
+    put("q", address.q);
+    put("ruleset", address.ruleset);
+    put("experiment", address.experiment);
+    if (address.live) put("live", "true");
+    for (const world of address.selected) put("select", world);
+  }
+  const query = given.toString().replaceAll("%2C", ",");
+  return query === "" ? path : `${path}?${query}`;
+}

@@ -1,0 +1,194 @@
+/** States of a world at any seq, from blocks of patches: each seek is a few small patches, and memory is bounded. */
+
+import type { Shown } from "./belief.ts";
+import { apply, type Json, type Operation } from "./json.ts";
+import { Lru } from "./lru.ts";
+
+/** Effects in a block; block n begins with the effect `n * BLOCK + 1`. */
+export const BLOCK = 1024;
+/** Patches between two states that are kept. */
+const STRIDE = 64;
+/** Blocks in memory. */
+const MOST = 24;
+
+/** What a block is loaded as: a state at `key`, and for each later seq that changes something what it changes. */
+export interface BlockData {
+  /** The seq of the state; it is at or before the first of the block. */
+  key: number;
+  /** Of a view: the seq of the effect that made it. */
+  made?: number;
+  state: Shown;
+  /** The last seq that this covers. */
+  last: number;
+  /** In ascending order. */
+  patches: { seq: number; ops: Operation[] }[];
+}
+
+export function blockOf(seq: number): number {
+  return Math.floor((seq - 1) / BLOCK);
+}
+
+/** A block that was loaded. */
+class Block {
+  private readonly states: Shown[];
+  private near: { count: number; state: Shown };
+
+  constructor(readonly data: BlockData) {
+    this.states = [data.state];
+    this.near = { count: 0, state: data.state };
+  }
+
+  /** Take what has happened since: the first of the patches follows the last seq. */
+  extend(patches: BlockData["patches"], last: number): void {
+    this.data.patches.push(...patches);
+    this.data.last = last;
+  }
+
+  at(seq: number): Shown {
+    const count = this.countTo(seq);
+    // Playing forward goes on from the state before; any other place begins with the nearest state that is kept.
+    let { count: done, state } = this.near;
+    if (done > count || count - done > STRIDE) {
+      done = Math.min(Math.floor(count / STRIDE), this.states.length - 1) * STRIDE;
+      state = this.states[done / STRIDE] as Shown;
+    }
+    while (done < count) {
+      const patch = this.data.patches[done];
+      if (patch !== undefined) state = apply(state as unknown as Json, patch.ops) as unknown as Shown;
+      done += 1;
+      if (done === this.states.length * STRIDE) this.states.push(state);
+    }
+    this.near = { count, state };
+    return state;
+  }
+
+  /** The seq of the last change at or before a seq. */
+  changedAt(seq: number): number {
+    const count = this.countTo(seq);
+    return count === 0 ? this.data.made ?? this.data.key : (this.data.patches[count - 1] as { seq: number }).seq;
+  }
+
+  /** How many patches lead to a seq. */
+  private countTo(seq: number): number {
+    const { patches } = this.data;
+    let [low, high] = [0, patches.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((patches[middle] as { seq: number }).seq <= seq) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+export type Load = (from: number, to: number, signal: AbortSignal) => Promise<BlockData>;
+
+/** States by seq, loaded block by block when they are wanted. */
+export class FrameStore {
+  private readonly blocks = new Lru<number, Block>(MOST);
+  private readonly loading = new Map<number, AbortController>();
+  private readonly failed = new Map<number, string>();
+  private readonly listeners = new Set<() => void>();
+  private coarse: Block | null = null;
+
+  constructor(private readonly load: Load, private head: number, private readonly first = 1) {}
+
+  /** The state at a seq; undefined while it is not loaded. */
+  at(seq: number): Shown | undefined {
+    if (seq < this.first || seq > this.head) return undefined;
+    const block = this.blocks.get(blockOf(seq));
+    return block !== undefined && seq >= block.data.key && seq <= block.data.last ? block.at(seq) : undefined;
+  }
+
+  /** The state at the nearest stored moment up to a seq: what is shown of a stretch that is not loaded yet. */
+  near(seq: number): { seq: number; state: Shown } | undefined {
+    if (this.coarse === null || seq < this.coarse.data.key) return undefined;
+    return { seq: this.coarse.changedAt(seq), state: this.coarse.at(seq) };
+  }
+
+  /** The seq of the last change at or before a seq that is loaded: for a view, that which made it. */
+  changedAt(seq: number): number | undefined {
+    return this.blocks.get(blockOf(seq))?.changedAt(seq);
+  }
+
+  /** Take a few states over the whole world. */
+  setCoarse(data: BlockData): void {
+    this.coarse = new Block(data);
+    for (const listener of this.listeners) listener();
+  }
+
+  /** The state before a seq, if it is at hand. */
+  before(seq: number): Shown | undefined {
+    const block = this.blocks.get(blockOf(seq));
+    if (block !== undefined && seq - 1 >= block.data.key && seq - 1 <= block.data.last) return block.at(seq - 1);
+    return this.at(seq - 1);
+  }
+
+  /** Why a seq cannot be shown; undefined where nothing is wrong. */
+  error(seq: number): string | undefined {
+    return this.failed.get(blockOf(seq));
+  }
+
+  /** Load what a cursor at a seq needs, and what it is moving towards. */
+  want(seq: number, direction = 0): void {
+    const here = blockOf(seq);
+    const wanted = [here];
+    if (direction !== 0) wanted.push(here + direction, here + 2 * direction);
+    else if (seq - here * BLOCK > BLOCK - STRIDE) wanted.push(here + 1);
+    // A cursor that is swept over a world leaves blocks behind that nobody waits for.
+    for (const [number, request] of this.loading) {
+      if (Math.abs(number - here) > 3) request.abort();
+    }
+    for (const number of wanted) void this.fetch(number);
+  }
+
+  /** The world has grown up to a seq. */
+  async grow(head: number): Promise<void> {
+    const [old, number] = [this.head, blockOf(this.head)];
+    this.head = Math.max(head, this.head);
+    const block = this.blocks.get(number);
+    if (block === undefined || this.loading.has(number)) return;
+    const to = Math.min(this.head, (number + 1) * BLOCK);
+    if (to <= old) return;
+    await this.fetch(number);
+  }
+
+  /** Be told when something was loaded. */
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /** End what is under way. */
+  close(): void {
+    for (const request of this.loading.values()) request.abort();
+    this.listeners.clear();
+  }
+
+  private async fetch(number: number): Promise<void> {
+    const from = Math.max(number * BLOCK + 1, this.first);
+    const to = Math.min((number + 1) * BLOCK, this.head);
+    if (number < 0 || from > to || this.loading.has(number)) return;
+    const known = this.blocks.get(number);
+    if (known !== undefined && known.data.last >= to) return;
+    const request = new AbortController();
+    this.loading.set(number, request);
+    this.failed.delete(number);
+    try {
+      // What follows a state that is known begins with that state.
+      const begin = known === undefined ? from : known.data.last;
+      const data = await this.load(begin, to, request.signal);
+      if (known !== undefined && this.blocks.get(number) === known) {
+        known.extend(data.patches.filter((patch) => patch.seq > begin), data.last);
+      } else this.blocks.set(number, new Block(data));
+    } catch (error) {
+      if (!request.signal.aborted) this.failed.set(number, error instanceof Error ? error.message : String(error));
+    } finally {
+      this.loading.delete(number);
+    }
+    if (request.signal.aborted) return;
+    for (const listener of this.listeners) listener();
+    // The world may have grown on meanwhile.
+    if (!this.failed.has(number) && to < Math.min((number + 1) * BLOCK, this.head)) await this.fetch(number);
+  }
+}

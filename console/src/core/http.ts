@@ -1,0 +1,216 @@
+/** The service as the source, by the routes of docs/reference/http.md. */
+
+import type { Shown } from "./belief.ts";
+import type { Bin } from "./density.ts";
+import type { BlockData } from "./frames.ts";
+import type { Json, Obj, Operation } from "./json.ts";
+import type { Effect } from "./panel.ts";
+import {
+  type Filter,
+  type Page,
+  Refused,
+  type Search,
+  type Source,
+  type World,
+  type WorldsPage,
+  type WorldsQuery,
+} from "./source.ts";
+
+interface Columns {
+  frames: { seq: number[]; sim_time?: number[]; kind?: string[] };
+  patches: { frame: number[]; op: Operation["op"][]; path: string[]; value: Json[] };
+}
+interface StateFrames extends Columns {
+  to_seq: number;
+  keyframe: { global_seq: number; state: Obj };
+}
+interface ViewFrames extends Columns {
+  to_seq: number;
+  keyframe: { global_seq: number; view: { view_seq: number; visible_entities: Obj; visible_relationships: Obj } };
+}
+
+/** Patches from their columns; a view's pointers become those of a state. */
+export function patchesOf({ frames, patches }: Columns): BlockData["patches"] {
+  const found = frames.seq.map((seq, index): BlockData["patches"][number] => {
+    if (frames.kind === undefined || frames.sim_time === undefined) return { seq, ops: [] };
+    const last = { seq, time: frames.sim_time[index] ?? null, kind: frames.kind[index] ?? null };
+    return {
+      seq,
+      ops: Object.entries(last).map(([name, value]) => ({
+        op: "replace",
+        path: `/metadata/last_effect_${name}`,
+        value,
+      })),
+    };
+  });
+  patches.frame.forEach((frame, index) => {
+    const [op, path] = [patches.op[index] as Operation["op"], patches.path[index] as string];
+    found[frame]?.ops.push({ op, path: path.replace(/^\/visible_/, "/"), value: patches.value[index] ?? null });
+  });
+  return found;
+}
+
+const at = (world: string, ...rest: string[]) => ["/v1/worlds", ...[world, ...rest].map(encodeURIComponent)].join("/");
+
+async function refusal(answer: Response): Promise<Refused> {
+  const told = await answer.json().catch(() => ({})) as { code?: string; detail?: string };
+  return new Refused(answer.status, told.code ?? "", told.detail ?? `the service answers ${answer.status}`);
+}
+
+async function ask(path: string, query: Record<string, string | number | null> = {}, signal?: AbortSignal) {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== "") given.append(name, String(value));
+  }
+  const text = given.toString();
+  const answer = await fetch(text === "" ? path : `${path}?${text}`, { signal: signal ?? null });
+  if (!answer.ok) throw await refusal(answer);
+  return answer;
+}
+
+async function json<T>(...asked: Parameters<typeof ask>): Promise<T> {
+  return await (await ask(...asked)).json() as T;
+}
+
+export class HttpSource implements Source {
+  async worlds({ q, ruleset, experiment, live, after }: WorldsQuery, signal: AbortSignal): Promise<WorldsPage> {
+    const query = {
+      q,
+      ruleset,
+      experiment,
+      live: live ? "true" : null,
+      after,
+      order: "active",
+      facets: "true",
+      limit: 100,
+    };
+    const found = await json<{ worlds: World[]; next_after: string | null; facets?: WorldsPage["facets"] }>(
+      "/v1/worlds",
+      query,
+      signal,
+    );
+    return { worlds: found.worlds, next: found.next_after, facets: found.facets ?? null };
+  }
+
+  async parents(): Promise<Map<string, string>> {
+    const query = "select world_id, parent from world_summaries where parent is not null";
+    const headers = { "Content-Type": "application/json" };
+    const answer = await fetch("/v1/sql", { method: "POST", headers, body: JSON.stringify({ query }) });
+    if (!answer.ok) throw await refusal(answer);
+    return new Map((await answer.json() as { rows: [string, string][] }).rows);
+  }
+
+  world(name: string): Promise<World> {
+    return json(at(name));
+  }
+
+  async agents(world: string): Promise<{ agent_id: string; registered_seq: number }[]> {
+    return (await json<{ agents: { agent_id: string; registered_seq: number }[] }>(at(world, "agents"), {
+      limit: 1000,
+    }))
+      .agents;
+  }
+
+  async effects(world: string, after: number, until: number | null, limit: number, filter: Filter = {}): Promise<Page> {
+    const query = {
+      after_seq: after,
+      until_seq: until,
+      limit,
+      kind: filter.kind ?? "",
+      source_id: filter.source ?? "",
+    };
+    const found = await json<{ effects: Effect[]; through_seq: number; next_after_seq: number | null }>(
+      at(world, "effects"),
+      query,
+    );
+    return { effects: found.effects, through: found.through_seq, next: found.next_after_seq };
+  }
+
+  async effect(world: string, seq: number): Promise<{ text: string; checksum: string }> {
+    const answer = await ask(at(world, "effects", String(seq)));
+    return { text: await answer.text(), checksum: answer.headers.get("Worldledger-Checksum") ?? "" };
+  }
+
+  async consequences(world: string, seq: number): Promise<number[]> {
+    const query = { direction: "forward", depth: 1, width: 50 };
+    const path = at(world, "effects", String(seq), "why");
+    const found = await json<{ effects: { global_seq: number; world_id: string }[] }>(path, query);
+    return found.effects.filter((each) => each.global_seq !== seq && each.world_id === world).map((each) =>
+      each.global_seq
+    );
+  }
+
+  async block(world: string, agent: string | null, from: number, to: number, signal: AbortSignal): Promise<BlockData> {
+    const query = { from_seq: from, to_seq: to };
+    if (agent === null) {
+      const found = await json<StateFrames>(at(world, "frames"), query, signal);
+      const state = found.keyframe.state as unknown as Shown;
+      return { key: found.keyframe.global_seq, state, last: found.to_seq, patches: patchesOf(found) };
+    }
+    const found = await json<ViewFrames>(at(world, "agents", agent, "frames"), query, signal);
+    const { view, global_seq: key } = found.keyframe;
+    const state = { entities: view.visible_entities, relationships: view.visible_relationships };
+    return { key, made: view.view_seq, state, last: found.to_seq, patches: patchesOf(found) };
+  }
+
+  async coarse(world: string): Promise<BlockData> {
+    const found = await json<StateFrames>(at(world, "frames"), { frames: 500 });
+    const state = found.keyframe.state as unknown as Shown;
+    return { key: found.keyframe.global_seq, state, last: found.to_seq, patches: patchesOf(found) };
+  }
+
+  async density(world: string, bins: number): Promise<Bin[]> {
+    const found = await json<{ bins: { end_seq: number[] }; kinds: Record<string, number[]>; other_kinds: number[] }>(
+      at(world, "density"),
+      { bins },
+    );
+    const kinds = Object.entries(found.kinds);
+    return found.bins.end_seq.map((to, index) => {
+      const counts: Record<string, number> = Object.create(null);
+      for (const [kind, numbers] of kinds) if (numbers[index]) counts[kind] = numbers[index];
+      if (found.other_kinds[index]) counts["others"] = found.other_kinds[index];
+      return { from: index === 0 ? 1 : (found.bins.end_seq[index - 1] as number) + 1, to, counts };
+    });
+  }
+
+  async search(world: string, q: string, filter: Filter, told: Search, signal: AbortSignal): Promise<boolean> {
+    const query = { q, kind: filter.kind ?? "", source_id: filter.source ?? "", limit: 200 };
+    const answer = await ask(at(world, "search"), query, signal);
+    let rest = "";
+    const reader = (answer.body as ReadableStream<Uint8Array<ArrayBuffer>>).pipeThrough(new TextDecoderStream())
+      .getReader();
+    for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+      const pieces = (rest + chunk.value).split("\n");
+      rest = pieces.pop() ?? "";
+      for (const line of pieces) {
+        const found = JSON.parse(line);
+        if (found.hit) told.hit(found.hit);
+        if (found.progress) told.progress(found.progress.scanned, found.progress.of);
+        if (found.end) return found.end.complete;
+      }
+    }
+    throw new Error("the search was cut off");
+  }
+
+  compare(worlds: string[]): Promise<Obj> {
+    return json(`/v1/compare?${worlds.map((world) => `world=${encodeURIComponent(world)}`).join("&")}`);
+  }
+
+  logUrl(world: string): string {
+    return at(world, "effects");
+  }
+
+  follow(
+    world: string,
+    after: number,
+    told: (effect: Effect) => void,
+    state: (connected: boolean) => void,
+  ): () => void {
+    // The browser reconnects by itself, and says after which effect.
+    const stream = new EventSource(`${at(world, "tail")}?after_seq=${after}`);
+    stream.addEventListener("open", () => state(true));
+    stream.addEventListener("error", () => state(false));
+    stream.addEventListener("effect", ({ data }: MessageEvent<string>) => told(JSON.parse(data)));
+    return () => stream.close();
+  }
+}

@@ -1,0 +1,54 @@
+/** What a kind's panel is given, and what it has to be. docs/console.md explains it for other kinds. */
+
+import type { Mark, Shown } from "./belief.ts";
+import type { Obj } from "./json.ts";
+
+/** The version of this interface: a panel says for which it was written. */
+export const PANEL_VERSION = 1;
+
+export interface Effect {
+  global_seq: number;
+  kind: string;
+  source_id: string;
+  sim_time: number;
+  wall_time: number;
+  payload: Obj;
+  caused_by?: number;
+  [other: string]: unknown;
+}
+
+/** A state at a seq, or what an agent believed. */
+export interface Frame {
+  seq: number;
+  state: Shown;
+  /** Pointers to what the effect at this seq has changed. */
+  changed: ReadonlySet<string>;
+  /** Pointers to what the agent is not shown (in the truth), or has wrong (in its belief). */
+  marks: ReadonlyMap<string, Mark>;
+}
+
+export interface Frames {
+  readonly world: { world_id: string; ruleset: string };
+  /** Whose belief it is; null for the truth. */
+  readonly agent: string | null;
+  /** The frame at a seq; undefined while it is loaded. */
+  at(seq: number): Frame | undefined;
+  /** Every effect of these kinds, in order, the first 5,000; with belief, those too that the agent did not see. */
+  effects(...kinds: string[]): Promise<Effect[]>;
+  /** Be told when something was loaded; returns how to end that. */
+  subscribe(listener: () => void): () => void;
+}
+
+export interface Cursor {
+  readonly seq: number;
+  go(seq: number): void;
+  /** Be told when it moves; returns how to end that. */
+  subscribe(listener: () => void): () => void;
+}
+
+/** A kind's module. */
+export interface PanelModule {
+  version: number;
+  /** Show states in an element from now on; returns how to end that. */
+  panel(element: HTMLElement, frames: Frames, cursor: Cursor): () => void;
+}

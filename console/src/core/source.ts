@@ -1,0 +1,94 @@
+/** Where the page has its data from. Over HTTP it is the service; other sources can stand in its place. */
+
+import type { Bin } from "./density.ts";
+import type { BlockData } from "./frames.ts";
+import type { Obj } from "./json.ts";
+import type { Effect } from "./panel.ts";
+
+export interface World {
+  world_id: string;
+  ruleset: string;
+  ruleset_version: number;
+  experiment: string | null;
+  config: Obj;
+  created_at: string;
+  head_seq: number;
+  head_checksum: string;
+  sim_time: number;
+  wall_time: number;
+}
+
+export interface Filter {
+  kind?: string;
+  source?: string;
+}
+
+export interface Page {
+  effects: Effect[];
+  through: number;
+  /** The `after` of the next page; null where this is the last. */
+  next: number | null;
+}
+
+export interface WorldsQuery {
+  q: string;
+  ruleset: string;
+  experiment: string;
+  live: boolean;
+  after: string | null;
+}
+
+export interface Facet {
+  value: string | null;
+  worlds: number;
+}
+
+export interface WorldsPage {
+  worlds: World[];
+  next: string | null;
+  facets: { total: number; live: number; rulesets: Facet[]; experiments: Facet[] } | null;
+}
+
+export interface Hit {
+  global_seq: number;
+  kind: string;
+  source_id: string;
+  excerpt: string;
+}
+
+export interface Search {
+  hit(hit: Hit): void;
+  progress(scanned: number, of: number): void;
+}
+
+export interface Source {
+  worlds(query: WorldsQuery, signal: AbortSignal): Promise<WorldsPage>;
+  /** The parents of forks. */
+  parents(): Promise<Map<string, string>>;
+  world(name: string): Promise<World>;
+  agents(world: string): Promise<{ agent_id: string; registered_seq: number }[]>;
+  effects(world: string, after: number, until: number | null, limit: number, filter?: Filter): Promise<Page>;
+  /** The text of an effect as it was hashed, and its checksum. */
+  effect(world: string, seq: number): Promise<{ text: string; checksum: string }>;
+  /** The effects that came of one, as far as the log tells. */
+  consequences(world: string, seq: number): Promise<number[]>;
+  /** A state and patches; `agent` for what that agent saw. */
+  block(world: string, agent: string | null, from: number, to: number, signal: AbortSignal): Promise<BlockData>;
+  /** States at a few moments over the whole world. */
+  coarse(world: string): Promise<BlockData>;
+  density(world: string, bins: number): Promise<Bin[]>;
+  /** Look for a text in payloads, newest first; whether all of the world was searched. */
+  search(world: string, q: string, filter: Filter, told: Search, signal: AbortSignal): Promise<boolean>;
+  compare(worlds: string[]): Promise<Obj>;
+  /** Where the log is read for verification. */
+  logUrl(world: string): string;
+  /** Be told every effect after a seq; returns how to end that. */
+  follow(world: string, after: number, told: (effect: Effect) => void, state: (connected: boolean) => void): () => void;
+}
+
+/** An answer of the service that is no success, in its words. */
+export class Refused extends Error {
+  constructor(readonly status: number, readonly code: string, detail: string) {
+    super(detail);
+  }
+}

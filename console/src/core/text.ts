@@ -1,0 +1,62 @@
+/** One line of text for what is shown. Whatever comes from a payload is text, never markup. */
+
+import { isObject, type Json, type Obj } from "./json.ts";
+import type { Effect } from "./panel.ts";
+
+/** Members of payloads that say most, the most telling first. */
+const TELLING = [
+  "san_notation",
+  "text",
+  "content",
+  "message",
+  "reasoning",
+  "reason",
+  "agent_id",
+  "entity_id",
+  "name",
+  "turn",
+];
+
+/** One line of an effect: what its payload says, in at most so many characters. */
+export function summary(effect: Effect, most = 160): string {
+  const { payload } = effect;
+  for (const name of TELLING) {
+    const value = payload[name];
+    if (typeof value === "string" && value !== "") return short(oneLine(value), most);
+    if (typeof value === "number") return `${name} ${value}`;
+  }
+  return short(JSON.stringify(payload) ?? "", most);
+}
+
+export function oneLine(text: string): string {
+  return text.replace(/\s+/g, " ").trim();
+}
+
+/** A text of at most so many characters, with a sign where it was cut. */
+export function short(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}
+
+/** How a value is written in one line. */
+export function plain(value: Json | undefined): string {
+  if (value === undefined) return "";
+  if (typeof value === "string") return value;
+  return JSON.stringify(value);
+}
+
+/** How many members or items there are. */
+export function size(value: Obj | Json[]): string {
+  const count = isObject(value) ? Object.keys(value).length : value.length;
+  return isObject(value) ? `{${count}}` : `[${count}]`;
+}
+
+const COUNT = new Intl.NumberFormat("en");
+
+export function count(number: number): string {
+  return COUNT.format(number);
+}
+
+/** A moment in the reader's zone. */
+export function when(epochSeconds: number): string {
+  return new Date(epochSeconds * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+}

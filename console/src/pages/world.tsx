@@ -1,0 +1,91 @@
+/** One world: its timeline, its effects, its state at the cursor. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { Pane } from "../core/address.ts";
+import { source, words } from "../parts/app.ts";
+import { Detail } from "../parts/detail.tsx";
+import { Effects } from "../parts/effects.tsx";
+import { Integrity } from "../parts/integrity.tsx";
+import { Keys } from "../parts/keys.tsx";
+import { WorldModel } from "../parts/model.ts";
+import { Player } from "../parts/player.tsx";
+import { States } from "../parts/state.tsx";
+import { Timeline } from "../parts/timeline.tsx";
+
+const PANES: readonly (readonly [Pane, string])[] = [["effects", "Effects"], ["state", "State"], [
+  "integrity",
+  "Integrity",
+]];
+
+export function World({ name }: { name: string }) {
+  const model = useSignal<WorldModel | null>(null);
+  const error = useSignal("");
+  useEffect(() => {
+    document.title = `${name} · Worldledger`;
+    let made: WorldModel | undefined;
+    let left = false;
+    source.world(name).then((world) => {
+      if (!left) model.value = made = new WorldModel(world);
+    }, (reason) => error.value = words(reason));
+    return () => {
+      left = true;
+      made?.close();
+    };
+  }, []);
+  if (model.value !== null) return <Opened model={model.value} />;
+  return (
+    <main class="world">
+      <h1>{name}</h1>
+      {error.value === "" ? <p role="status">loading …</p> : (
+        <p role="alert">
+          {error.value}. <a href="#/">All worlds</a>
+        </p>
+      )}
+    </main>
+  );
+}
+
+function Opened({ model }: { model: WorldModel }) {
+  const { world } = model;
+  const { panes, effect } = model.here;
+  const toggle = (pane: Pane) =>
+    model.change({ panes: panes.includes(pane) ? panes.filter((each) => each !== pane) : [...panes, pane] });
+  return (
+    <main class="world">
+      <header>
+        <h1>{world.world_id}</h1>
+        <p class="about">
+          {world.ruleset}
+          {world.experiment !== null && (
+            <>
+              {" · "}
+              <bdi>{world.experiment}</bdi>
+            </>
+          )}
+        </p>
+        <div class="panes" role="group" aria-label="Panes">
+          {PANES.map(([pane, title]) => (
+            <button
+              key={pane}
+              type="button"
+              aria-pressed={panes.includes(pane)}
+              onClick={() => toggle(pane)}
+            >
+              {title}
+            </button>
+          ))}
+          <Keys model={model} />
+        </div>
+      </header>
+      <Timeline model={model} />
+      <Player model={model} />
+      {panes.includes("integrity") && <Integrity model={model} />}
+      <div class="work">
+        {panes.includes("effects") && <Effects model={model} />}
+        {panes.includes("state") && <States model={model} />}
+        {effect !== null && <Detail model={model} seq={effect} />}
+      </div>
+    </main>
+  );
+}

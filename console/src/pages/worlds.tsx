@@ -1,0 +1,219 @@
+/** All worlds: facets, a filter as one types, which are live, which is whose fork, and some of them to compare. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { format, worldAddress, type WorldsAddress } from "../core/address.ts";
+import type { Facet, World, WorldsPage } from "../core/source.ts";
+import { count, when } from "../core/text.ts";
+import { address, go, source, words } from "../parts/app.ts";
+
+/** A world is live when an effect came within the last five minutes. */
+const LIVE_SECONDS = 300;
+/** Milliseconds after the last key until worlds are asked for, and between two looks for news. */
+const TYPED_MS = 150;
+const NEWS_MS = 5000;
+
+export function Worlds({ here }: { here: WorldsAddress }) {
+  const page = useSignal<WorldsPage | null>(null);
+  const error = useSignal("");
+  const parents = useSignal<ReadonlyMap<string, string>>(new Map());
+  const typing = useRef<number | undefined>(undefined);
+  const { q, ruleset, experiment, live, selected } = here;
+  const change = (more: Partial<WorldsAddress>, how: "step" | "move" = "step") => {
+    const now = address.value;
+    if (now.page === "worlds") go({ ...now, ...more }, how);
+  };
+
+  useEffect(() => {
+    document.title = "Worlds · Worldledger";
+    const request = new AbortController();
+    const ask = async () => {
+      try {
+        page.value = await source.worlds({ q, ruleset, experiment, live, after: null }, request.signal);
+        error.value = "";
+      } catch (reason) {
+        if (!request.signal.aborted) error.value = words(reason);
+      }
+    };
+    const first = setTimeout(ask, page.value === null ? 0 : TYPED_MS);
+    // What was added by "more" stays until the question changes.
+    const news = setInterval(() => {
+      if (!document.hidden && (page.value?.worlds.length ?? 0) <= 100) void ask();
+    }, NEWS_MS);
+    return () => {
+      request.abort();
+      clearTimeout(first);
+      clearInterval(news);
+    };
+  }, [q, ruleset, experiment, live]);
+
+  useEffect(() => {
+    // Without it forks stand among the others.
+    source.parents().then((found) => parents.value = found, () => undefined);
+  }, []);
+
+  const more = async (after: string) => {
+    const next = await source.worlds({ q, ruleset, experiment, live, after }, new AbortController().signal);
+    page.value = { ...next, worlds: [...(page.value?.worlds ?? []), ...next.worlds] };
+  };
+  const found = page.value;
+  const facets = found?.facets ?? null;
+  const select = (world: string) =>
+    change({ selected: selected.includes(world) ? selected.filter((each) => each !== world) : [...selected, world] });
+  return (
+    <main class="worlds">
+      <h1>Worlds</h1>
+      <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
+        <input
+          type="search"
+          id="search"
+          aria-label="Filter worlds"
+          placeholder="filter by name or experiment  ( / )"
+          value={q}
+          onInput={({ currentTarget }) => {
+            clearTimeout(typing.current);
+            typing.current = setTimeout(() => change({ q: currentTarget.value }, "move"), TYPED_MS);
+          }}
+        />
+        <label>
+          <input type="checkbox" checked={live} onChange={() => change({ live: !live })} /> live
+          {facets && ` (${count(facets.live)})`}
+        </label>
+      </form>
+      <div class="listing">
+        <nav class="facets" aria-label="Facets">
+          <Facets
+            title="Ruleset"
+            facets={facets?.rulesets}
+            chosen={ruleset}
+            choose={(value) => change({ ruleset: value })}
+          />
+          <Facets
+            title="Experiment"
+            facets={facets?.experiments}
+            chosen={experiment}
+            choose={(value) => change({ experiment: value })}
+          />
+        </nav>
+        <section aria-label="Worlds found">
+          {error.value !== "" && <p role="alert">{error.value}</p>}
+          <p class="said" role="status">
+            {found === null ? "loading …" : facets === null ? "" : `${count(facets.total)} worlds`}
+          </p>
+          {selected.length > 0 && (
+            <p class="selection">
+              {selected.length < 2
+                ? "Select another one to compare."
+                : <a href={format({ page: "compare", worlds: selected })}>Compare {selected.length} worlds</a>}{" "}
+              <button type="button" onClick={() => change({ selected: [] })}>none</button>
+            </p>
+          )}
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">
+                  <span class="unseen">Select</span>
+                </th>
+                <th scope="col">World</th>
+                <th scope="col">Ruleset</th>
+                <th scope="col" class="wide">Experiment</th>
+                <th scope="col" class="number">Effects</th>
+                <th scope="col" class="wide">Last effect</th>
+              </tr>
+            </thead>
+            <tbody>
+              {tree(found?.worlds ?? [], parents.value).map(({ world, depth }) => (
+                <tr key={world.world_id}>
+                  <td>
+                    <input
+                      type="checkbox"
+                      aria-label={`Select ${world.world_id}`}
+                      checked={selected.includes(world.world_id)}
+                      onChange={() => select(world.world_id)}
+                    />
+                  </td>
+                  <td class={`name depth-${Math.min(depth, 4)}`}>
+                    {depth > 0 && <span title="a fork of the world above" aria-label="fork">↳</span>}
+                    <a href={format(worldAddress(world.world_id, { at: world.head_seq }))}>{world.world_id}</a>
+                    {isLive(world) && (
+                      <span class="live" title="an effect came within the last five minutes">
+                        live
+                      </span>
+                    )}
+                  </td>
+                  <td>{world.ruleset}</td>
+                  <td class="wide">
+                    <bdi>{world.experiment}</bdi>
+                  </td>
+                  <td class="number">{count(world.head_seq)}</td>
+                  <td class="wide">
+                    <time dateTime={new Date(world.wall_time * 1000).toISOString()} title={String(world.wall_time)}>
+                      {when(world.wall_time)}
+                    </time>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          {found?.next && <button type="button" onClick={() => void more(found.next as string)}>more</button>}
+          {found !== null && found.worlds.length === 0 && <p>No world is like that.</p>}
+        </section>
+      </div>
+    </main>
+  );
+}
+
+function Facets({ title, facets, chosen, choose }: {
+  title: string;
+  facets: Facet[] | undefined;
+  chosen: string;
+  choose: (value: string) => void;
+}) {
+  const named = (facets ?? []).filter(({ value }) => value !== null) as { value: string; worlds: number }[];
+  if (named.length === 0 && chosen === "") return null;
+  return (
+    <section>
+      <h2>{title}</h2>
+      <ul>
+        {named.slice(0, 12).map(({ value, worlds }) => (
+          <li key={value}>
+            <button type="button" aria-pressed={chosen === value} onClick={() => choose(chosen === value ? "" : value)}>
+              <bdi>{value}</bdi> <span class="size">{count(worlds)}</span>
+            </button>
+          </li>
+        ))}
+        {chosen !== "" && !named.some(({ value }) => value === chosen) && (
+          <li>
+            <button type="button" aria-pressed="true" onClick={() => choose("")}>
+              <bdi>{chosen}</bdi>
+            </button>
+          </li>
+        )}
+      </ul>
+    </section>
+  );
+}
+
+function isLive({ wall_time }: World): boolean {
+  return Date.now() / 1000 - wall_time < LIVE_SECONDS;
+}
+
+/** Forks below their parents, where both are listed; otherwise in the order given. */
+function tree(worlds: readonly World[], parents: ReadonlyMap<string, string>): { world: World; depth: number }[] {
+  const listed = new Set(worlds.map(({ world_id }) => world_id));
+  const forks = new Map<string, World[]>();
+  for (const world of worlds) {
+    const parent = parents.get(world.world_id) ?? "";
+    const place = listed.has(parent) ? parent : "";
+    forks.set(place, [...(forks.get(place) ?? []), world]);
+  }
+  const found: { world: World; depth: number }[] = [];
+  const walk = (parent: string, depth: number): void => {
+    for (const world of forks.get(parent) ?? []) {
+      found.push({ world, depth });
+      walk(world.world_id, depth + 1);
+    }
+  };
+  walk("", 0);
+  return found;
+}

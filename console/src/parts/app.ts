@@ -1,0 +1,61 @@
+/** What all pages share: the address, which is the one state of the page, and the source of its data. */
+
+import { signal } from "@preact/signals";
+import { type Address, format, parse } from "../core/address.ts";
+import { HttpSource } from "../core/http.ts";
+import type { Source } from "../core/source.ts";
+
+export const source: Source = new HttpSource();
+
+export const address = signal<Address>(parse(location.hash));
+
+/** Milliseconds after the last move of a cursor until the address bar says so: browsers limit how often it may change. */
+const LATER_MS = 200;
+let pending: number | undefined;
+
+function write(): void {
+  clearTimeout(pending);
+  pending = undefined;
+  const text = format(address.value);
+  if (text !== location.hash) history.replaceState(null, "", text);
+}
+
+/** Go to an address: as a step that the back button undoes, or in place of the present one. */
+export function go(next: Address, how: "step" | "move" = "step"): void {
+  if (how === "move") {
+    address.value = next;
+    clearTimeout(pending);
+    pending = setTimeout(write, LATER_MS);
+    return;
+  }
+  write();
+  address.value = next;
+  const text = format(next);
+  if (text !== location.hash) history.pushState(null, "", text);
+}
+
+/** Follow a link of the page without loading it anew. */
+function follow(): void {
+  clearTimeout(pending);
+  pending = undefined;
+  address.value = parse(location.hash);
+}
+
+globalThis.addEventListener("popstate", follow);
+globalThis.addEventListener("hashchange", follow);
+globalThis.addEventListener("pagehide", write);
+
+/** The modules of kinds' panels, by the kind. */
+export const panels: Record<string, string> = (() => {
+  const told = document.querySelector<HTMLMetaElement>('meta[name="worldledger-panels"]')?.content ?? "{}";
+  try {
+    return JSON.parse(told);
+  } catch {
+    return {};
+  }
+})();
+
+/** An error as people read it. */
+export function words(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

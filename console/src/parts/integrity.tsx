@@ -1,0 +1,135 @@
+/** Checking the whole log in the browser, off the page's own thread. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { parsePosition, type Position } from "../core/verify.ts";
+import type { Outcome } from "../core/verify.ts";
+import type { Answer, Task } from "../core/verify.worker.ts";
+import { count } from "../core/text.ts";
+import { source, words } from "./app.ts";
+import type { WorldModel } from "./model.ts";
+
+declare const VERIFY_WORKER: string;
+
+type Stage =
+  | { is: "idle" }
+  | { is: "running"; effects: number; of: number }
+  | { is: "done"; outcome: Outcome; noted: Position | null }
+  | { is: "failed"; error: string };
+
+export function Integrity({ model }: { model: WorldModel }) {
+  const [stage, turn] = useState<Stage>({ is: "idle" });
+  const [text, note] = useState("");
+  const worker = useRef<Worker | null>(null);
+  const stop = () => {
+    worker.current?.terminate();
+    worker.current = null;
+  };
+  useEffect(() => stop, []);
+  const noted = parsePosition(text);
+  const unreadable = text.trim() !== "" && noted === null;
+
+  const begin = async () => {
+    stop();
+    try {
+      const { head_seq: seq, head_checksum: checksum } = await source.world(model.world.world_id);
+      turn({ is: "running", effects: 0, of: seq });
+      const made = worker.current = new Worker(VERIFY_WORKER, { type: "module" });
+      made.onmessage = ({ data }: MessageEvent<Answer>) => {
+        if ("progress" in data) turn({ is: "running", effects: data.progress, of: seq });
+        else stop();
+        if ("outcome" in data) turn({ is: "done", outcome: data.outcome, noted });
+        if ("error" in data) turn({ is: "failed", error: data.error });
+      };
+      made.onerror = () => turn({ is: "failed", error: "the check could not be started" });
+      const url = new URL(source.logUrl(model.world.world_id), location.href);
+      url.searchParams.set("until_seq", String(seq));
+      const task: Task = { url: url.href, told: { seq, checksum }, noted: noted === null ? [] : [noted] };
+      made.postMessage(task);
+    } catch (error) {
+      turn({ is: "failed", error: words(error) });
+    }
+  };
+  return (
+    <section class="integrity" aria-label="Integrity">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void begin();
+        }}
+      >
+        <label>
+          A head that you noted elsewhere{" "}
+          <input
+            value={text}
+            placeholder="SEQ:CHECKSUM"
+            aria-invalid={unreadable}
+            spellcheck={false}
+            onInput={({ currentTarget }) => note(currentTarget.value)}
+          />
+        </label>{" "}
+        <button type="submit" disabled={unreadable || stage.is === "running"}>Verify in this browser</button>{" "}
+        {stage.is === "running" && (
+          <button
+            type="button"
+            onClick={() => {
+              stop();
+              turn({ is: "idle" });
+            }}
+          >
+            stop
+          </button>
+        )}
+      </form>
+      {unreadable && <p role="alert">A head is written as its seq, a colon and its checksum.</p>}
+      {stage.is === "running" && (
+        <p>
+          <progress max={stage.of} value={stage.effects} aria-label="Effects checked" /> {count(stage.effects)} of{" "}
+          {count(stage.of)}
+        </p>
+      )}
+      {stage.is === "failed" && <p role="alert">Not checked: {stage.error}</p>}
+      {stage.is === "done" && <Verdict model={model} outcome={stage.outcome} noted={stage.noted} />}
+    </section>
+  );
+}
+
+function Verdict({ model, outcome, noted }: { model: WorldModel; outcome: Outcome; noted: Position | null }) {
+  const { head, breach } = outcome;
+  if (breach !== null) {
+    return (
+      <div class="verdict broken" role="alert">
+        <p>
+          <strong>✗ Broken at effect {breach.seq}.</strong> {breach.what}.
+        </p>
+        {breach.seq <= model.head.value && (
+          <button
+            type="button"
+            onClick={() => model.move(breach.seq, "step", { effect: breach.seq })}
+          >
+            show it
+          </button>
+        )}
+      </div>
+    );
+  }
+  const position = `${head.seq}:${head.checksum}`;
+  return (
+    <div class="verdict sound" role="status">
+      <p>
+        <strong>✓ {count(outcome.effects)} effects, one chain.</strong> {noted === null
+          ? "This browser has hashed every effect, and the chain ends in the head that this service tells. It does not show that " +
+            "nobody rewrote all of it: for that, compare with a head that was noted elsewhere."
+          : `The chain passes through the head that you noted at ${noted.seq}: nothing up to there has been changed since.`}
+      </p>
+      <p>
+        <code class="checksum">{position}</code>{" "}
+        <button
+          type="button"
+          onClick={() => void navigator.clipboard?.writeText(position)}
+        >
+          Copy the head
+        </button>
+      </p>
+    </div>
+  );
+}

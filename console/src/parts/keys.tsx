@@ -1,0 +1,90 @@
+/** The keys of a world's page, and the list of them. */
+
+import { useEffect, useRef } from "preact/hooks";
+import { zoomed } from "../core/density.ts";
+import type { WorldModel } from "./model.ts";
+
+const KEYS: readonly (readonly [string, string])[] = [
+  ["space", "play, pause"],
+  ["← →", "one effect back, forward"],
+  ["Shift ← →", "a hundred back, forward"],
+  ["Home, End", "the first, the last"],
+  ["l", "follow the head"],
+  ["w, s", "zoom in, out"],
+  ["Enter", "details of the effect at the cursor"],
+  ["v", "integrity"],
+  ["/", "search"],
+  ["?", "these keys"],
+  ["Escape", "close the details"],
+];
+
+/** Whether keys go where one types. */
+function types(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement &&
+    (target.isContentEditable || ["TEXTAREA", "SELECT"].includes(target.tagName) ||
+      (target instanceof HTMLInputElement && !["checkbox", "radio"].includes(target.type)));
+}
+
+export function Keys({ model }: { model: WorldModel }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      if (event.ctrlKey || event.altKey || event.metaKey || dialog.current?.open) return;
+      if (event.key === "Escape" && model.here.effect !== null) model.change({ effect: null });
+      if (types(event.target)) return;
+      const presses = event.target instanceof Element && event.target.closest("button, a, summary, label") !== null;
+      const wide = event.shiftKey ? 100 : 1;
+      const scale = (factor: number) => {
+        const [from, to] = zoomed(model.stretch.peek(), model.seq.peek(), factor, model.head.peek());
+        model.change({ zoom: to - from >= model.head.peek() - 1 ? null : [from, to] }, "move");
+      };
+      const panes = model.here.panes;
+      const actions: Record<string, () => void> = {
+        ArrowLeft: () => model.move(model.seq.peek() - wide),
+        ArrowRight: () => model.move(model.seq.peek() + wide),
+        Home: () => model.move(1),
+        End: () => model.move(model.head.peek()),
+        l: () => model.change({ at: model.here.at === "live" ? model.seq.peek() : "live" }),
+        w: () => scale(0.5),
+        s: () => scale(2),
+        v: () =>
+          model.change({
+            panes: panes.includes("integrity") ? panes.filter((each) => each !== "integrity") : [...panes, "integrity"],
+          }),
+        "/": () => document.querySelector<HTMLInputElement>("#search")?.focus(),
+        "?": () => dialog.current?.showModal(),
+        ...(presses ? {} : {
+          " ": () => document.dispatchEvent(new Event("worldledger:play")),
+          Enter: () => model.change({ effect: model.seq.peek() }),
+        }),
+      };
+      const action = Object.hasOwn(actions, event.key) ? actions[event.key] : undefined;
+      if (action === undefined) return;
+      event.preventDefault();
+      action();
+    };
+    document.addEventListener("keydown", pressed);
+    return () => document.removeEventListener("keydown", pressed);
+  }, [model]);
+  return (
+    <>
+      <button type="button" title="Keys (?)" onClick={() => dialog.current?.showModal()}>keys</button>
+      <dialog ref={dialog} aria-labelledby="keys">
+        <h2 id="keys">Keys</h2>
+        <dl>
+          {KEYS.map(([key, what]) => (
+            <div key={key}>
+              <dt>
+                <kbd>{key}</kbd>
+              </dt>
+              <dd>{what}</dd>
+            </div>
+          ))}
+        </dl>
+        <form method="dialog">
+          <button type="submit">close</button>
+        </form>
+      </dialog>
+    </>
+  );
+}

@@ -1,0 +1,273 @@
+/** One world as its page shows it: where the cursor is, and what has been loaded around it. */
+
+import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
+import { type WorldAddress, worldAddress } from "../core/address.ts";
+import { compare, type Mark, type Shown } from "../core/belief.ts";
+import type { Bin, Stretch } from "../core/density.ts";
+import { FrameStore } from "../core/frames.ts";
+import { changed, type Json } from "../core/json.ts";
+import { EffectPages } from "../core/pages.ts";
+import type { Cursor, Effect, Frame, Frames } from "../core/panel.ts";
+import type { Page, World } from "../core/source.ts";
+import { address, go, source, words } from "./app.ts";
+
+const NONE: ReadonlyMap<string, Mark> = new Map();
+/** Bins of the timeline. */
+const BINS = 600;
+/** Milliseconds between two times that what has happened is fetched as patches. */
+const GROW_MS = 100;
+/** Effects of some kinds that a panel is given. */
+const MOST_EFFECTS = 5000;
+
+/** Be told when a signal changes, whatever else the listener reads; returns how to end that. */
+function onChange(watched: ReadonlySignal<unknown>, listener: () => void): () => void {
+  let first = true;
+  return effect(() => {
+    void watched.value;
+    if (!first) untracked(listener);
+    first = false;
+  });
+}
+
+export class WorldModel {
+  readonly head: Signal<number>;
+  readonly agents = signal<{ agent_id: string; registered_seq: number }[]>([]);
+  readonly bins = signal<Bin[]>([]);
+  readonly connected = signal(false);
+  /** Moves with whatever was loaded. */
+  readonly loaded = signal(0);
+  readonly pages: EffectPages;
+  readonly seq: ReadonlySignal<number>;
+  readonly stretch: ReadonlySignal<Stretch>;
+  /** Effects that came while the page was open, for panels that keep lists. */
+  private readonly recent: Effect[] = [];
+  private readonly ofKinds = new Map<string, Promise<Effect[]>>();
+  private readonly truth: FrameStore;
+  private readonly beliefs = new Map<string, FrameStore>();
+  private readonly views = new Map<string | null, FramesOfWorld>();
+  private readonly ends: (() => void)[] = [];
+  private growing: number | undefined;
+  private last = 0;
+
+  constructor(readonly world: World) {
+    this.head = signal(world.head_seq);
+    this.seq = computed(() => {
+      const { at } = this.here;
+      return at === "live" ? this.head.value : Math.min(at, this.head.value);
+    });
+    this.stretch = computed(() => {
+      const { zoom } = this.here;
+      return zoom === null || zoom[0] >= this.head.value
+        ? [1, this.head.value]
+        : [zoom[0], Math.min(zoom[1], this.head.value)];
+    });
+    const name = world.world_id;
+    this.truth = new FrameStore((from, to, signal) => source.block(name, null, from, to, signal), world.head_seq);
+    this.pages = new EffectPages(
+      async (after, until) => await source.effects(name, after, until, 1000),
+      world.head_seq,
+    );
+    const touch = () => void this.loaded.value++;
+    this.ends.push(this.truth.subscribe(touch), this.pages.subscribe(touch));
+    this.ends.push(effect(() => {
+      const seq = this.seq.value;
+      const step = Math.sign(seq - this.last);
+      this.last = seq;
+      for (const store of [this.truth, ...this.beliefs.values()]) store.want(seq, step);
+    }));
+    this.ends.push(source.follow(name, world.head_seq, (told) => this.take(told), (is) => this.connected.value = is));
+    void this.begin();
+  }
+
+  /** The address while this page is shown. */
+  get here(): WorldAddress {
+    const found = address.value;
+    return found.page === "world" ? found : worldAddress(this.world.world_id);
+  }
+
+  /** Move the cursor to a seq. */
+  move(seq: number, how: "step" | "move" = "move", more: Partial<WorldAddress> = {}): void {
+    go({ ...this.here, at: Math.min(Math.max(1, Math.round(seq)), this.head.value), ...more }, how);
+  }
+
+  /** Change what the address says. */
+  change(more: Partial<WorldAddress>, how: "step" | "move" = "step"): void {
+    go({ ...this.here, ...more }, how);
+  }
+
+  /** What a panel is given to show the truth, or what an agent believed. */
+  frames(agent: string | null): FramesOfWorld {
+    let found = this.views.get(agent);
+    if (found === undefined) {
+      found = new FramesOfWorld(this, agent);
+      this.views.set(agent, found);
+    }
+    return found;
+  }
+
+  /** Where states of the truth, or of what an agent saw, are kept. */
+  store(agent: string | null): FrameStore {
+    if (agent === null) return this.truth;
+    let found = this.beliefs.get(agent);
+    if (found === undefined) {
+      const first = this.agents.peek().find((each) => each.agent_id === agent)?.registered_seq ?? 1;
+      const name = this.world.world_id;
+      found = new FrameStore(
+        (from, to, signal) => source.block(name, agent, from, to, signal),
+        this.head.peek(),
+        first,
+      );
+      this.beliefs.set(agent, found);
+      this.ends.push(found.subscribe(() => void this.loaded.value++));
+      found.want(this.seq.peek());
+    }
+    return found;
+  }
+
+  readonly cursor: Cursor = (() => {
+    // deno-lint-ignore no-this-alias
+    const model = this;
+    return {
+      get seq() {
+        return model.seq.peek();
+      },
+      go: (seq: number) => this.move(seq, "step"),
+      subscribe: (listener: () => void) => onChange(this.seq, listener),
+    };
+  })();
+
+  /** The first effects of some kinds, read once, and those that came since. */
+  async effectsOf(kinds: readonly string[]): Promise<Effect[]> {
+    const found = (await Promise.all(kinds.map((kind) => this.read(kind)))).flat();
+    const known = new Set(found.map(({ global_seq }) => global_seq));
+    found.push(...this.recent.filter(({ kind, global_seq }) => kinds.includes(kind) && !known.has(global_seq)));
+    return found.sort((a, b) => a.global_seq - b.global_seq);
+  }
+
+  close(): void {
+    for (const end of this.ends) end();
+    for (const store of [this.truth, ...this.beliefs.values()]) store.close();
+    clearTimeout(this.growing);
+  }
+
+  private async begin(): Promise<void> {
+    const name = this.world.world_id;
+    const [agents, bins] = await Promise.allSettled([source.agents(name), source.density(name, BINS)]);
+    batch(() => {
+      if (agents.status === "fulfilled") this.agents.value = agents.value;
+      if (bins.status === "fulfilled") this.bins.value = bins.value;
+    });
+    if (this.head.peek() > 1024) await source.coarse(name).then((data) => this.truth.setCoarse(data), words);
+  }
+
+  private read(kind: string): Promise<Effect[]> {
+    let found = this.ofKinds.get(kind);
+    if (found === undefined) {
+      found = this.readAll(kind);
+      this.ofKinds.set(kind, found);
+      // Asked again after a failure, not before.
+      found.catch(() => this.ofKinds.delete(kind));
+    }
+    return found;
+  }
+
+  private async readAll(kind: string): Promise<Effect[]> {
+    const found: Effect[] = [];
+    for (let after: number | null = 0; after !== null && found.length < MOST_EFFECTS;) {
+      const page: Page = await source.effects(this.world.world_id, after, null, 1000, { kind });
+      found.push(...page.effects);
+      after = page.next;
+    }
+    return found;
+  }
+
+  private take(told: Effect): void {
+    if (told.global_seq !== this.head.peek() + 1) return; // told again after a connection was lost
+    this.pages.append(told);
+    this.recent.push(told);
+    if (this.recent.length > MOST_EFFECTS) this.recent.shift();
+    this.growing ??= setTimeout(() => {
+      this.growing = undefined;
+      void Promise.all([this.truth, ...this.beliefs.values()].map((store) => store.grow(this.head.peek())));
+    }, GROW_MS);
+    batch(() => {
+      this.count(told);
+      this.head.value = told.global_seq;
+      this.loaded.value++;
+    });
+  }
+
+  private count({ global_seq, kind }: Effect): void {
+    const bins = this.bins.peek();
+    const last = bins.at(-1);
+    const width = bins.length < 2 ? 1 : (bins[0] as Bin).to;
+    if (last !== undefined && last.to - last.from + 1 < width) {
+      last.counts[kind] = (last.counts[kind] ?? 0) + 1;
+      last.to = global_seq;
+      this.bins.value = bins.slice();
+    } else this.bins.value = [...bins, { from: (last?.to ?? 0) + 1, to: global_seq, counts: { [kind]: 1 } }];
+  }
+}
+
+/** The frames of the truth or of an agent's belief, as panels and the tree are given them. */
+export class FramesOfWorld implements Frames {
+  readonly world: { world_id: string; ruleset: string };
+  private seen: { seq: number; loaded: number; beside: string | undefined; frame: Frame | undefined } | null = null;
+
+  constructor(private readonly model: WorldModel, readonly agent: string | null) {
+    this.world = { world_id: model.world.world_id, ruleset: model.world.ruleset };
+  }
+
+  at(seq: number): Frame | undefined {
+    const loaded = this.model.loaded.peek();
+    const beside = this.agent ?? this.model.here.agents[0];
+    const { seen } = this;
+    if (seen?.seq === seq && seen.loaded === loaded && seen.beside === beside) return seen.frame;
+    const frame = this.make(seq, beside);
+    this.seen = { seq, loaded, beside, frame };
+    return frame;
+  }
+
+  /** The seq of the effect that made what is shown at a seq: for a view earlier than the cursor. */
+  asOf(seq: number): number | undefined {
+    return this.model.store(this.agent).changedAt(seq);
+  }
+
+  /** A state from nearby while the one at a seq is loaded. */
+  near(seq: number): { seq: number; state: Shown } | undefined {
+    return this.model.store(this.agent).near(seq);
+  }
+
+  error(seq: number): string | undefined {
+    return this.model.store(this.agent).error(seq);
+  }
+
+  effects(...kinds: string[]): Promise<Effect[]> {
+    return this.model.effectsOf(kinds);
+  }
+
+  subscribe(listener: () => void): () => void {
+    return onChange(this.model.loaded, listener);
+  }
+
+  private make(seq: number, beside: string | undefined): Frame | undefined {
+    const store = this.model.store(this.agent);
+    const state = store.at(seq);
+    if (state === undefined) return undefined;
+    const before = store.before(seq);
+    const changes = before === undefined
+      ? new Set<string>()
+      : changed(before as unknown as Json, state as unknown as Json);
+    return { seq, state, changed: changes, marks: this.marks(seq, state, beside) };
+  }
+
+  private marks(seq: number, state: Shown, beside: string | undefined): ReadonlyMap<string, Mark> {
+    if (beside === undefined) return NONE;
+    const truth = this.agent === null ? state : this.model.store(null).at(seq);
+    const belief = this.agent === null ? this.model.store(beside).at(seq) : state;
+    if (truth === undefined || belief === undefined) return NONE;
+    const made = this.model.store(beside).changedAt(seq);
+    const found = compare(belief, truth, made === undefined ? undefined : this.model.store(null).at(made));
+    return this.agent === null ? found.truth : found.belief;
+  }
+}

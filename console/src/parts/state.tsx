@@ -1,0 +1,134 @@
+/** The state at the cursor: by the panel of its kind, as a tree, and each agent's belief beside the truth. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { SIGNS } from "../core/belief.ts";
+import type { Mark } from "../core/belief.ts";
+import type { Obj } from "../core/json.ts";
+import { PANEL_VERSION, type PanelModule } from "../core/panel.ts";
+import { panels, words } from "./app.ts";
+import type { FramesOfWorld, WorldModel } from "./model.ts";
+import { Tree } from "./tree.tsx";
+
+export function States({ model }: { model: WorldModel }) {
+  const { agents, panes } = model.here;
+  const shown: (string | null)[] = [null, ...agents];
+  const known = model.agents.value;
+  const toggle = (agent: string) =>
+    model.change({ agents: agents.includes(agent) ? agents.filter((each) => each !== agent) : [...agents, agent] });
+  const hasPanel = Object.hasOwn(panels, model.world.ruleset);
+  return (
+    <section class="states" aria-label="State">
+      <div class="choices">
+        {known.length > 0 && (
+          <details class="agents">
+            <summary>Belief of {agents.length === 0 ? "…" : agents.join(", ")}</summary>
+            <ul aria-label="Agents">
+              {known.map(({ agent_id }) => (
+                <li key={agent_id}>
+                  <label>
+                    <input
+                      type="checkbox"
+                      checked={agents.includes(agent_id)}
+                      disabled={!agents.includes(agent_id) && agents.length >= 4}
+                      onChange={() => toggle(agent_id)}
+                    />{" "}
+                    <bdi>{agent_id}</bdi>
+                  </label>
+                </li>
+              ))}
+            </ul>
+          </details>
+        )}
+        {hasPanel && (
+          <label>
+            <input
+              type="checkbox"
+              checked={panes.includes("tree")}
+              onChange={() =>
+                model.change({
+                  panes: panes.includes("tree") ? panes.filter((each) => each !== "tree") : [...panes, "tree"],
+                })}
+            />{" "}
+            as a tree
+          </label>
+        )}
+        {agents.length > 0 && (
+          <ul class="signs" aria-label="Signs">
+            {(Object.keys(SIGNS) as Mark[]).map((mark) => (
+              <li key={mark} class={`mark-${mark}`}>
+                <span class="sign">{SIGNS[mark]}</span> {mark}
+              </li>
+            ))}
+          </ul>
+        )}
+      </div>
+      <div class={`columns of-${shown.length}`}>
+        {shown.map((agent) => <OneState key={agent ?? ""} model={model} agent={agent} named={agents.length > 0} />)}
+      </div>
+    </section>
+  );
+}
+
+function OneState({ model, agent, named }: { model: WorldModel; agent: string | null; named: boolean }) {
+  void model.loaded.value;
+  const seq = model.seq.value;
+  const frames = model.frames(agent);
+  const frame = frames.at(seq);
+  const panel = panels[model.world.ruleset];
+  const asTree = panel === undefined || model.here.panes.includes("tree");
+  const near = frame === undefined ? frames.near(seq) : undefined;
+  const error = frame === undefined ? frames.error(seq) : undefined;
+  const asOf = frames.asOf(seq);
+  return (
+    <article class="one" aria-label={agent === null ? "The truth" : `Belief of ${agent}`}>
+      {named && (
+        <h2>
+          {agent === null ? "Truth" : <bdi>{agent}</bdi>}{" "}
+          <small>{agent === null ? `at seq ${seq}` : asOf === undefined ? "" : `as of seq ${asOf}`}</small>
+        </h2>
+      )}
+      {frame === undefined && (
+        <p class="said" role="status">
+          {error ?? (near === undefined ? "loading …" : `≈ the state at seq ${near.seq}, while this one is loaded`)}
+        </p>
+      )}
+      {panel !== undefined && <Panel url={panel} frames={frames} model={model} />}
+      {asTree && (frame !== undefined
+        ? <Tree value={withoutEmpty(frame.state as unknown as Obj)} label="State" marked={frame} />
+        : near !== undefined && <Tree value={withoutEmpty(near.state as unknown as Obj)} label="State nearby" />)}
+    </article>
+  );
+}
+
+function withoutEmpty(state: Obj): Obj {
+  return Object.fromEntries(Object.entries(state).filter(([, part]) => Object.keys(part ?? {}).length > 0));
+}
+
+/** A kind's own panel. It is a module of an installed package, loaded from this very service. */
+function Panel({ url, frames, model }: { url: string; frames: FramesOfWorld; model: WorldModel }) {
+  const element = useRef<HTMLDivElement>(null);
+  const [error, fail] = useState<string | null>(null);
+  useEffect(() => {
+    let end: (() => void) | undefined;
+    let left = false;
+    import(url).then((module: PanelModule) => {
+      if (left) return;
+      if (module.version !== PANEL_VERSION) {
+        throw new Error(
+          `its panel is for version ${module.version} of the interface, this console has ${PANEL_VERSION}`,
+        );
+      }
+      end = module.panel(element.current as HTMLDivElement, frames, model.cursor);
+    }).catch((reason) => fail(words(reason)));
+    return () => {
+      left = true;
+      end?.();
+    };
+  }, [url, frames]);
+  return (
+    <>
+      {error !== null && <p role="alert">The panel of this kind cannot be shown: {error}</p>}
+      <div ref={element} class="panel" />
+    </>
+  );
+}

@@ -1,0 +1,246 @@
+import { format, parse, worldAddress } from "../src/core/address.ts";
+import { compare, markOf, type Shown } from "../src/core/belief.ts";
+import { seqAt, shifted, zoomed } from "../src/core/density.ts";
+import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
+import { patchesOf } from "../src/core/http.ts";
+import { apply, changed, equal, type Json, valueAt } from "../src/core/json.ts";
+import { Lru } from "../src/core/lru.ts";
+import { EffectPages } from "../src/core/pages.ts";
+import type { Effect } from "../src/core/panel.ts";
+import { bestHash, hex, lines, parsePosition, verify } from "../src/core/verify.ts";
+
+function same(found: unknown, wanted: unknown): void {
+  if (!equal(plain(found), plain(wanted))) {
+    throw new Error(`${JSON.stringify(found)} is not ${JSON.stringify(wanted)}`);
+  }
+}
+
+const plain = (value: unknown): Json => value === undefined ? null : JSON.parse(JSON.stringify(value));
+
+Deno.test("an address that was written is read as the same", () => {
+  const here = worldAddress("a/b ü~1", {
+    at: 12,
+    agents: ["x&y=1", "<b>"],
+    panes: ["state", "tree"],
+    effect: 3,
+    zoom: [5, 90],
+    kind: "Said",
+    source: "me, too",
+    q: "50 % #1?",
+  });
+  same(parse(format(here)), here);
+  const worlds = {
+    page: "worlds",
+    q: "x y",
+    ruleset: "chess",
+    experiment: "e",
+    live: true,
+    selected: ["a", "b"],
+  } as const;
+  same(parse(format({ ...worlds, selected: ["a", "b"] })), worlds);
+  same(parse(format({ page: "compare", worlds: ["a", "b"] })), { page: "compare", worlds: ["a", "b"] });
+});
+
+Deno.test("an address that nobody can have written leads to something", () => {
+  same(parse(""), parse("#/"));
+  same(parse("#/w/%E0%A4%A").page, "world");
+  const odd = parse("#/w/town?at=-3&zoom=9-4&effect=x&panes=nonsense");
+  same(odd, worldAddress("town", { panes: [] }));
+});
+
+Deno.test("a patch shares what it does not touch, and takes any name for a name", () => {
+  const before = { a: { deep: [1, 2] }, b: { x: 1 } };
+  const after = apply(before as Json, [
+    { op: "replace", path: "/b/x", value: 2 },
+    { op: "add", path: "/__proto__", value: { polluted: true } },
+    { op: "add", path: "/t~1o~0", value: null },
+  ]) as Record<string, Json>;
+  same(after["a"] === before.a, true);
+  same(before.b.x, 1);
+  same(valueAt(after, "/t~1o~0"), null);
+  same(({} as Record<string, unknown>)["polluted"], undefined);
+  same(Object.hasOwn(after, "__proto__"), true);
+});
+
+Deno.test("what has changed is named at the innermost place", () => {
+  const found = changed({ a: 1, b: { c: [1, 2], d: 1 } }, { a: 1, b: { c: [1, 3], e: 1 } });
+  same([...found].sort(), ["/b", "/b/c/1", "/b/e"]);
+});
+
+Deno.test("a belief is marked hidden, outdated or noised", () => {
+  const truth: Shown = { entities: { ann: { gold: 5, place: 3 }, bob: {} }, relationships: {} };
+  const then: Shown = { entities: { ann: { gold: 4, place: 3 } }, relationships: {} };
+  const belief: Shown = { entities: { ann: { gold: 4, place: 2 } }, relationships: {} };
+  const found = compare(belief, truth, then);
+  same([...found.truth], [["/entities/bob", "hidden"]]);
+  same([...found.belief], [["/entities/ann/gold", "outdated"], ["/entities/ann/place", "noised"]]);
+  same(markOf(found.truth, "/entities/bob/x/y"), "hidden");
+  same(markOf(found.truth, "/entities/bobby"), undefined);
+});
+
+Deno.test("columns become patches, with what the last effect was", () => {
+  const found = patchesOf({
+    frames: { seq: [8, 9], sim_time: [1, 2], kind: ["A", "B"] },
+    patches: { frame: [1], op: ["add"], path: ["/entities/x"], value: [{}] },
+  });
+  same(found.map(({ seq, ops }) => [seq, ops.length]), [[8, 3], [9, 4]]);
+  same(found[1]?.ops.at(-1), { op: "add", path: "/entities/x", value: {} });
+  const seen = patchesOf({
+    frames: { seq: [8] },
+    patches: { frame: [0], op: ["add"], path: ["/visible_entities/x"], value: [1] },
+  });
+  same(seen, [{ seq: 8, ops: [{ op: "add", path: "/entities/x", value: 1 }] }]);
+});
+
+/** A world in which the state at a seq says the seq; how often blocks were asked for is counted. */
+function counting(head: number) {
+  const asked: [number, number][] = [];
+  const load = (from: number, to: number): Promise<BlockData> => {
+    asked.push([from, to]);
+    const patches = [];
+    for (let seq = from + 1; seq <= to; seq++) {
+      patches.push({ seq, ops: [{ op: "replace" as const, path: "/entities/n", value: seq }] });
+    }
+    return Promise.resolve({ key: from, state: { entities: { n: from }, relationships: {} }, last: to, patches });
+  };
+  return { asked, store: new FrameStore(load, head) };
+}
+
+const settled = () => new Promise((resolve) => setTimeout(resolve));
+
+Deno.test("any seq of a loaded block has its state, in whatever order it is asked", async () => {
+  const { store } = counting(3000);
+  store.want(1, 1);
+  await settled();
+  for (const seq of [1, 2, 700, 5, 1024, 699, 1025, 2048, 64, 65, 3000, 1]) same(store.at(seq)?.entities, { n: seq });
+  same(store.before(1025)?.entities, { n: 1024 });
+  same(store.at(3001), undefined);
+});
+
+Deno.test("a cursor has the blocks loaded that it moves towards, and no block twice", async () => {
+  const { store, asked } = counting(5 * BLOCK);
+  store.want(3 * BLOCK, -1);
+  store.want(3 * BLOCK - 1, -1);
+  await settled();
+  same(asked.map(([from]) => from), [2 * BLOCK + 1, BLOCK + 1, 1]);
+});
+
+Deno.test("what happens is appended to the last block, which is not loaded again", async () => {
+  const { store, asked } = counting(10);
+  store.want(10);
+  await settled();
+  await store.grow(13);
+  await store.grow(15);
+  same(asked, [[1, 10], [10, 13], [13, 15]]);
+  for (const seq of [9, 11, 13, 15]) same(store.at(seq)?.entities, { n: seq });
+});
+
+Deno.test("what is not loaded is shown by the nearest stored state before it", () => {
+  const { store } = counting(9000);
+  store.setCoarse({
+    key: 1,
+    state: { entities: { n: 1 }, relationships: {} },
+    last: 9000,
+    patches: [{ seq: 4000, ops: [{ op: "replace", path: "/entities/n", value: 4000 }] }],
+  });
+  same(store.near(3999), { seq: 1, state: { entities: { n: 1 }, relationships: {} } });
+  same(store.near(8000)?.seq, 4000);
+  same(store.at(8000), undefined);
+});
+
+Deno.test("the least recently used is forgotten", () => {
+  const kept = new Lru<number, string>(2);
+  kept.set(1, "a");
+  kept.set(2, "b");
+  kept.get(1);
+  kept.set(3, "c");
+  same([kept.has(1), kept.has(2), kept.has(3)], [true, false, true]);
+});
+
+Deno.test("pages of effects are loaded where they are in sight, and grow at the end", async () => {
+  const effect = (global_seq: number) => ({ global_seq, kind: "K", payload: {} }) as unknown as Effect;
+  const asked: number[] = [];
+  const pages = new EffectPages((after, until) => {
+    asked.push(after);
+    // An answer may end early.
+    const through = Math.min(until, after + 100);
+    return Promise.resolve({
+      effects: Array.from({ length: through - after }, (_, n) => effect(after + n + 1)),
+      through,
+    });
+  }, 300);
+  pages.want(200, 210);
+  await settled();
+  same(asked, [128, 228]);
+  same([pages.at(200)?.global_seq, pages.at(1)?.global_seq], [200, undefined]);
+  pages.want(300, 300);
+  await settled();
+  pages.append(effect(301));
+  same(pages.at(301)?.global_seq, 301);
+});
+
+Deno.test("zooming keeps its place and stays within the world", () => {
+  same(zoomed([1, 1000], 500, 0.5, 1000), [251, 751].map((each) => each));
+  same(zoomed([1, 1000], 1000, 0.001, 1000)[1], 1000);
+  same(shifted([100, 200], -500, 1000), [1, 101]);
+  same(seqAt([1, 11], 0.5), 6);
+});
+
+async function* chunked(text: string, size: number): AsyncGenerator<Uint8Array> {
+  const bytes = new TextEncoder().encode(text);
+  for (let from = 0; from < bytes.length; from += size) yield await Promise.resolve(bytes.slice(from, from + size));
+}
+
+/** A log of so many effects, with its checksums by the rule of docs/reference/effects.md. */
+async function written(count: number) {
+  const texts = Array.from({ length: count }, (_, n) => `{"global_seq":${n + 1},"payload":{"ü":"${"x".repeat(n)}"}}`);
+  const checksums: string[] = [];
+  for (const text of texts) {
+    const data = new TextEncoder().encode((checksums.at(-1) ?? "") + text);
+    checksums.push(hex(new Uint8Array(await crypto.subtle.digest("SHA-256", data))));
+  }
+  return { texts, checksums };
+}
+
+Deno.test("a sound log verifies, by WebCrypto and by the library in its place", async () => {
+  const { texts, checksums } = await written(40);
+  const told = { seq: 40, checksum: checksums[39] as string };
+  const noted = [{ seq: 7, checksum: (checksums[6] as string).slice(0, 8) }];
+  const { sha256 } = await import("@noble/hashes/sha2.js");
+  for (const hash of [bestHash(), sha256]) {
+    const log = lines(chunked(texts.map((text) => `${text}\n`).join(""), 7));
+    same(await verify(log, told, noted, hash), { effects: 40, head: told, breach: null });
+  }
+});
+
+Deno.test("a log that was changed, cut, or is not the one that was noted is broken at a place", async () => {
+  const { texts, checksums } = await written(9);
+  const told = { seq: 9, checksum: checksums[8] as string };
+  const noted = [5, 9].map((seq) => ({ seq, checksum: checksums[seq - 1] as string }));
+  const check = async (changedTexts: string[], positions = noted) => {
+    const log = lines(chunked(changedTexts.map((text) => `${text}\n`).join(""), 1000));
+    return (await verify(log, told, positions, bestHash())).breach?.seq;
+  };
+  same(await check(texts), undefined);
+  same(await check(texts.with(2, texts[2]?.replace("ü", "u") as string)), 5);
+  same(await check(texts.with(2, texts[2]?.replace("ü", "u") as string), []), 9);
+  same(await check(texts.toSpliced(3, 1)), 4);
+  same(await check(texts.slice(0, 8)), 9);
+  same(await check(texts.with(1, "not JSON")), 2);
+  same(await check(texts, [{ seq: 12, checksum: "00000000" }]), 10);
+});
+
+Deno.test("a stream that ends within a line is no log", async () => {
+  let failed = false;
+  try {
+    for await (const _ of lines(chunked('{"global_seq":1}\n{"glob', 5)));
+  } catch (error) {
+    failed = error instanceof TypeError;
+  }
+  same(failed, true);
+});
+
+Deno.test("a head is read as people note it", () => {
+  same(parsePosition(" 12:ABCDEF01\n"), { seq: 12, checksum: "abcdef01" });
+  same([parsePosition("12"), parsePosition("0:abcdef01"), parsePosition("3:xyz")], [null, null, null]);
+});

@@ -1,0 +1,126 @@
+// A social-RL run: the round at the cursor with its messages, and each agent's feedback and cues.
+
+/**
+ * @import { Cursor, Effect, Frames } from "../../../../console/src/core/panel.ts"
+ * @import { Json, Obj } from "../../../../console/src/core/json.ts"
+ */
+
+export const version = 1;
+
+const STYLE = new CSSStyleSheet();
+STYLE.replaceSync(`
+.social-rl table { font-size: 0.9em; }
+.social-rl .scroll { overflow: auto; }
+.social-rl .feed { max-height: 26rem; overflow: auto; margin: 0.4rem 0; }
+.social-rl .feed li { border-left: 3px solid var(--line); padding: 0.15rem 0 0.15rem 0.6rem; margin: 0.3rem 0; }
+.social-rl .feed li.latest { border-color: var(--accent); }
+.social-rl .feed li.internal { border-style: dashed; }
+.social-rl .content { display: block; white-space: pre-wrap; overflow-wrap: anywhere; }
+.social-rl button { border: 0; background: none; padding: 0; color: var(--accent); }
+.social-rl meter { width: 5em; }
+`);
+document.adoptedStyleSheets.push(STYLE);
+
+const METRICS = ["engagement", "theoretical_alignment", "contribution_value"];
+
+/** @param {unknown} value @returns {Obj} */
+const object = (value) => typeof value === "object" && value !== null ? /** @type {Obj} */ (value) : {};
+
+/** @param {string} tag @param {string} className @param {...(Node | string)} inside */
+function make(tag, className, ...inside) {
+  const made = document.createElement(tag);
+  if (className !== "") made.className = className;
+  made.append(...inside);
+  return made;
+}
+
+/** @param {Json | undefined} value @param {string} what */
+function meter(value, what) {
+  if (typeof value !== "number") return make("td", "");
+  const made = document.createElement("meter");
+  [made.min, made.max, made.value] = [0, 1, value];
+  made.setAttribute("aria-label", what);
+  return make("td", "", made, ` ${value.toFixed(2)}`);
+}
+
+/** @param {HTMLElement} element @param {Frames} frames @param {Cursor} cursor */
+export function panel(element, frames, cursor) {
+  const about = make("p", "wl-note");
+  const feed = make("ul", "feed");
+  feed.setAttribute("aria-label", "Messages of the round");
+  const agents = make("div", "scroll");
+  const root = make("div", "social-rl", about, feed, agents);
+  element.append(root);
+  /** @type {Effect[]} */
+  let messages = [];
+
+  const load = async () => {
+    const found = await frames.effects("MessageEmitted", "RoundSynthesised");
+    if (found.length === messages.length) return;
+    messages = found;
+    show();
+  };
+  /** @param {Effect} effect @param {boolean} latest */
+  const message = ({ global_seq: seq, kind, payload, source_id }, latest) => {
+    const who = make("button", "", make("bdi", "", String(payload["agent_id"] ?? source_id)));
+    who.setAttribute("type", "button");
+    who.title = `effect ${seq}`;
+    who.addEventListener("click", () => cursor.go(seq));
+    const internal = payload["internal"] === true;
+    const notes = [kind === "RoundSynthesised" ? "synthesis" : "", internal ? "for coaches only" : ""];
+    const cue = payload["prar_cue_used"];
+    if (typeof cue === "string" && cue !== "") notes.push(`cue: ${cue}`);
+    const told = notes.filter((each) => each !== "").join(", ");
+    const content = String(payload["content"] ?? payload["text"] ?? payload["synthesis"] ?? "");
+    return make(
+      "li",
+      `${latest ? "latest" : ""} ${internal ? "internal" : ""}`.trim(),
+      who,
+      make("span", "wl-note", told === "" ? "" : ` ${told}`),
+      make("bdi", "content", content),
+    );
+  };
+  const show = () => {
+    const { seq } = cursor;
+    const frame = frames.at(seq);
+    if (frame === undefined) return;
+    const { entities, metadata } = frame.state;
+    const run = object(metadata?.["social_rl"]);
+    const round = run["round_number"];
+    about.textContent = metadata === undefined
+      ? ""
+      : `Round ${round ?? "?"}${run["round_open"] === true ? ", running" : ""}${
+        typeof run["condition"] === "string" ? ` · ${run["condition"]}` : ""
+      }`;
+    const said = messages.filter((each) =>
+      each.global_seq <= seq && (round === undefined || each.payload["round_number"] === round)
+    );
+    feed.replaceChildren(...said.map((each, index) => message(each, index === said.length - 1)));
+    feed.scrollTop = feed.scrollHeight;
+    const head = ["agent", "messages", ...METRICS.map((each) => each.replaceAll("_", " ")), "cues in use"];
+    const rows = Object.entries(entities).map(([name, value]) => {
+      const agent = object(value);
+      const feedback = object(agent["feedback"]);
+      const cues = Object.entries(object(agent["cues"])).filter(([, cue]) => object(cue)["active"] === true);
+      return make(
+        "tr",
+        "",
+        make("th", "", make("bdi", "", name)),
+        make("td", "", String(agent["messages"] ?? "")),
+        ...METRICS.map((metric) => meter(feedback[metric], metric)),
+        make("td", "", make("bdi", "", cues.map(([cue]) => cue).join(", "))),
+      );
+    });
+    const top = make("tr", "", ...head.map((each) => make("th", "", each)));
+    agents.replaceChildren(
+      make("table", "", make("caption", "unseen", "Agents"), make("thead", "", top), make("tbody", "", ...rows)),
+    );
+  };
+  const ends = [cursor.subscribe(show), frames.subscribe(() => (show(), void load()))];
+  show();
+  void load();
+  return () => {
+    for (const end of ends) end();
+    root.remove();
+  };
+}

@@ -1,0 +1,120 @@
+"""The console: the page at ``/`` and its files, built from the folder console/ by the build of the package.
+
+Names of files hold a hash of what is inside, so browsers keep them for ever; only the page itself is asked for again.
+It loads nothing from elsewhere (Content-Security-Policy), and what it shows comes from the routes below ``/v1``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import html
+import mimetypes
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from worldledger.kinds import parts
+from worldledger_service.api.answers import IMMUTABLE, REVALIDATE, not_modified
+
+#: Where the build puts its files; the folder is not there where nothing was built.
+BUILT: Final = Path(__file__).parent / "dist"
+#: No script, style, picture or connection but the service's own, and no page of others around this one.
+POLICY: Final = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+_HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept-Encoding",
+}
+#: Bytes below which compressing does not pay.
+_LEAST_BYTES: Final = 512
+
+_NOT_BUILT: Final = b"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Worldledger</title>
+<h1>The console is not built</h1>
+<p>The service works; only its page is missing. It is built when the package is installed, which needs the npm registry.
+In the folder of the checkout, <code>.venv/bin/pip install -e .</code> tries again and says what is in the way (for
+another environment: its own pip).</p>
+<p>Everything else is there: <a href="/openapi.json">the HTTP interface</a> and the command <code>worldledger</code>.</p>
+</html>
+"""
+
+
+class Served(NamedTuple):
+    """A file as it is served: its bytes, compressed as well where that pays, and its headers."""
+
+    body: bytes
+    compressed: bytes | None
+    headers: Mapping[str, str]
+
+    @classmethod
+    def of(cls, body: bytes, media_type: str, caching: str) -> Served:
+        """Make one; text is UTF-8."""
+        compressed = _compressed(body) if len(body) >= _LEAST_BYTES else None
+        type_ = f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type
+        tag = f'"{sha256(body).hexdigest()[:16]}"'
+        return cls(body, compressed, {**_HEADERS, "Content-Type": type_, "Cache-Control": caching, "ETag": tag})
+
+    def answer(self, request: Request) -> Response:
+        """Answer a request: compressed if the client takes that, and 304 if it has the file."""
+        headers = dict(self.headers)
+        if (unchanged := not_modified(request, headers)) is not None:
+            return unchanged
+        if self.compressed is not None and "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(self.compressed, headers={**headers, "Content-Encoding": "gzip"})
+        return Response(self.body, headers=headers)
+
+
+@lru_cache(maxsize=64)
+def _compressed(body: bytes) -> bytes:
+    """Compress, once for all applications of a process."""
+    return gzip.compress(body, mtime=0)
+
+
+def routes(built: Path = BUILT) -> list[BaseRoute]:
+    """Return the routes of the console. Raises InvalidKindError if the panel of an installed kind cannot be loaded."""
+    files = {path.name: path.read_bytes() for path in sorted(built.glob("assets/*"))}
+    panels = {}
+    for kind, panel in parts("panel").items():
+        text = Path(panel).read_bytes()
+        name = f"panel-{kind}-{sha256(text).hexdigest()[:8]}.js"
+        files[name] = text
+        panels[kind] = f"/assets/{name}"
+    assets = {name: Served.of(body, _media_type(name), IMMUTABLE) for name, body in files.items()}
+    page = Served.of(_page(built, panels), "text/html", REVALIDATE)
+
+    async def index(request: Request) -> Response:
+        return page.answer(request)
+
+    async def asset(request: Request) -> Response:
+        found = assets.get(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404)
+        return found.answer(request)
+
+    return [
+        Route("/", index, methods=["GET"], include_in_schema=False),
+        Route("/assets/{name}", asset, methods=["GET"], include_in_schema=False),
+    ]
+
+
+def _page(built: Path, panels: Mapping[str, str]) -> bytes:
+    try:
+        text = (built / "index.html").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return _NOT_BUILT
+    return text.replace("{{panels}}", html.escape(orjson.dumps(panels).decode())).encode()
+
+
+def _media_type(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"

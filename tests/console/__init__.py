@@ -1,0 +1,1 @@
+"""The console: how it is built and served, its units, and its pages in a real browser."""
