@@ -81,13 +81,15 @@ Deno.test("a belief is marked hidden, outdated or noised", () => {
 Deno.test("columns become patches, with what the last effect was", () => {
   const found = patchesOf({
     frames: { seq: [8, 9], sim_time: [1, 2], kind: ["A", "B"] },
-    patches: { frame: [1], op: ["add"], path: ["/entities/x"], value: [{}] },
+    paths: ["/entities/x"],
+    patches: { frame: [1], op: ["add"], path: [0], value: [{}] },
   });
   same(found.map(({ seq, ops }) => [seq, ops.length]), [[8, 3], [9, 4]]);
   same(found[1]?.ops.at(-1), { op: "add", path: "/entities/x", value: {} });
   const seen = patchesOf({
     frames: { seq: [8] },
-    patches: { frame: [0], op: ["add"], path: ["/visible_entities/x"], value: [1] },
+    paths: ["/visible_entities/x"],
+    patches: { frame: [0], op: ["add"], path: [0], value: [1] },
   });
   same(seen, [{ seq: 8, ops: [{ op: "add", path: "/entities/x", value: 1 }] }]);
 });

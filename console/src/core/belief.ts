@@ -65,7 +65,7 @@ export function markOf(marks: ReadonlyMap<string, Mark>, pointer: string): Mark 
   }
 }
 
-export const SIGNS: Record<Mark, string> = { hidden: "∅", outdated: "⧗", noised: "≈" };
+export const SIGNS: Record<Mark, string> = { hidden: "∅", outdated: "◔", noised: "≈" };
 export const WORDS: Record<Mark, string> = {
   hidden: "not shown to the agent",
   outdated: "outdated: so it was when the agent saw it",

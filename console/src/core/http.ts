@@ -18,7 +18,9 @@ import {
 
 interface Columns {
   frames: { seq: number[]; sim_time?: number[]; kind?: string[] };
-  patches: { frame: number[]; op: Operation["op"][]; path: string[]; value: Json[] };
+  /** The pointers of the patches, each once. */
+  paths: string[];
+  patches: { frame: number[]; op: Operation["op"][]; path: number[]; value: Json[] };
 }
 interface StateFrames extends Columns {
   to_seq: number;
@@ -30,7 +32,7 @@ interface ViewFrames extends Columns {
 }
 
 /** Patches from their columns; a view's pointers become those of a state. */
-export function patchesOf({ frames, patches }: Columns): BlockData["patches"] {
+export function patchesOf({ frames, paths, patches }: Columns): BlockData["patches"] {
   const found = frames.seq.map((seq, index): BlockData["patches"][number] => {
     if (frames.kind === undefined || frames.sim_time === undefined) return { seq, ops: [] };
     const last = { seq, time: frames.sim_time[index] ?? null, kind: frames.kind[index] ?? null };
@@ -43,9 +45,10 @@ export function patchesOf({ frames, patches }: Columns): BlockData["patches"] {
       })),
     };
   });
+  const pointers = paths.map((path) => path.replace(/^\/visible_/, "/"));
   patches.frame.forEach((frame, index) => {
-    const [op, path] = [patches.op[index] as Operation["op"], patches.path[index] as string];
-    found[frame]?.ops.push({ op, path: path.replace(/^\/visible_/, "/"), value: patches.value[index] ?? null });
+    const [op, path] = [patches.op[index] as Operation["op"], pointers[patches.path[index] as number] as string];
+    found[frame]?.ops.push({ op, path, value: patches.value[index] ?? null });
   });
   return found;
 }

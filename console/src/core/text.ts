@@ -10,6 +10,7 @@ const TELLING = [
   "content",
   "message",
   "reasoning",
+  "attempted",
   "reason",
   "agent_id",
   "entity_id",
@@ -20,6 +21,13 @@ const TELLING = [
 /** One line of an effect: what its payload says, in at most so many characters. */
 export function summary(effect: Effect, most = 160): string {
   const { payload } = effect;
+  const { patch } = payload;
+  if (Array.isArray(patch)) {
+    const told = patch.filter(isObject).map(({ op, path, value }) =>
+      `${plain(path)} ${op === "remove" ? "✕" : plain(value)}`
+    );
+    return short(oneLine(told.join(", ")), most);
+  }
   for (const name of TELLING) {
     const value = payload[name];
     if (typeof value === "string" && value !== "") return short(oneLine(value), most);

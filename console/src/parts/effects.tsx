@@ -2,7 +2,6 @@
 
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { kindsOf } from "../core/density.ts";
 import type { Effect } from "../core/panel.ts";
 import type { Hit } from "../core/source.ts";
 import { count, oneLine, short, summary } from "../core/text.ts";
@@ -32,7 +31,7 @@ const lineOfHit = ({ global_seq, kind, source_id, excerpt }: Hit): Line => {
 export function Effects({ model }: { model: WorldModel }) {
   const { kind, source: by, q } = model.here;
   const filtered = kind !== "" || by !== "" || q !== "";
-  const kinds = kindsOf(model.bins.value);
+  const kinds = model.kinds.value;
   const search = useRef<HTMLInputElement>(null);
   const typed = useRef<number | undefined>(undefined);
   return (
@@ -152,7 +151,7 @@ function All({ model }: { model: WorldModel }) {
 
 function Row({ model, seq, line }: { model: WorldModel; seq: number; line: Line | undefined }) {
   const here = model.seq.value === seq;
-  const kinds = kindsOf(model.bins.value);
+  const kinds = model.kinds.value;
   return (
     <div
       role="row"

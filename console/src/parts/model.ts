@@ -3,7 +3,7 @@
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
 import { type WorldAddress, worldAddress } from "../core/address.ts";
 import { compare, type Mark, type Shown } from "../core/belief.ts";
-import type { Bin, Stretch } from "../core/density.ts";
+import { type Bin, kindsOf, type Stretch } from "../core/density.ts";
 import { FrameStore } from "../core/frames.ts";
 import { changed, type Json } from "../core/json.ts";
 import { EffectPages } from "../core/pages.ts";
@@ -33,6 +33,8 @@ export class WorldModel {
   readonly head: Signal<number>;
   readonly agents = signal<{ agent_id: string; registered_seq: number }[]>([]);
   readonly bins = signal<Bin[]>([]);
+  /** The kinds of its effects, the most frequent first. */
+  readonly kinds = computed(() => kindsOf(this.bins.value));
   readonly connected = signal(false);
   /** Moves with whatever was loaded. */
   readonly loaded = signal(0);

@@ -42,20 +42,19 @@ export function Player({ model }: { model: WorldModel }) {
   const by = (step: number) => model.move(model.seq.value + step);
   return (
     <div class="player" role="group" aria-label="Player">
-      <button type="button" title="First (Home)" aria-label="First effect" onClick={() => model.move(1)}>⏮</button>
-      <button type="button" title="Back (←)" aria-label="Back" onClick={() => by(-1)}>◀</button>
+      <button type="button" title="First (Home)" aria-label="First effect" onClick={() => model.move(1)}>⇤</button>
+      <button type="button" title="Back (←)" aria-label="Back" onClick={() => by(-1)}>←</button>
       <button
         type="button"
         title="Play (space)"
-        aria-label={playing.value ? "Pause" : "Play"}
         aria-pressed={playing.value}
         onClick={() => document.dispatchEvent(new Event("worldledger:play"))}
       >
-        {playing.value ? "⏸" : "⏵"}
+        {playing.value ? "pause" : "play"}
       </button>
-      <button type="button" title="Forward (→)" aria-label="Forward" onClick={() => by(1)}>▶</button>
+      <button type="button" title="Forward (→)" aria-label="Forward" onClick={() => by(1)}>→</button>
       <button type="button" title="Last (End)" aria-label="Last effect" onClick={() => model.move(model.head.value)}>
-        ⏭
+        ⇥
       </button>
       <select
         aria-label="Speed"

@@ -2,7 +2,7 @@
 
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { kindsOf, partOf, seqAt, shifted, type Stretch, zoomed } from "../core/density.ts";
+import { partOf, seqAt, shifted, type Stretch, zoomed } from "../core/density.ts";
 import { count } from "../core/text.ts";
 import { colourOf, COLOURS, drawHistogram } from "../draw/histogram.ts";
 import type { WorldModel } from "./model.ts";
@@ -27,12 +27,15 @@ export function Timeline({ model }: { model: WorldModel }) {
   }, []);
   useSignalEffect(() => {
     void resized.value;
-    const bins = model.bins.value;
-    if (canvas.current) drawHistogram(canvas.current, bins, kindsOf(bins), model.stretch.value);
+    if (canvas.current) drawHistogram(canvas.current, model.bins.value, model.kinds.value, model.stretch.value);
   });
   // The cursor moves with every frame: without drawing anything else.
   useSignalEffect(() => {
-    const part = partOf(model.stretch.value, model.seq.value);
+    const [seq, head] = [model.seq.value, model.head.value];
+    const part = partOf(model.stretch.value, seq);
+    area.current?.setAttribute("aria-valuemax", String(head));
+    area.current?.setAttribute("aria-valuenow", String(seq));
+    area.current?.setAttribute("aria-valuetext", `effect ${seq} of ${head}`);
     if (cursor.current) {
       cursor.current.style.left = `${part * 100}%`;
       cursor.current.hidden = part < 0 || part > 1;
@@ -84,7 +87,7 @@ export function Timeline({ model }: { model: WorldModel }) {
   }, []);
 
   const [from, to] = model.stretch.value;
-  const kinds = kindsOf(model.bins.value);
+  const kinds = model.kinds.value;
   return (
     <section class="timeline" aria-label="Timeline">
       <div
@@ -94,9 +97,6 @@ export function Timeline({ model }: { model: WorldModel }) {
         tabIndex={0}
         aria-label="Moment"
         aria-valuemin={1}
-        aria-valuemax={model.head.value}
-        aria-valuenow={model.seq.value}
-        aria-valuetext={`effect ${model.seq.value} of ${model.head.value}`}
         onPointerDown={down}
         onPointerMove={drag}
         onPointerUp={up}
@@ -117,8 +117,8 @@ export function Timeline({ model }: { model: WorldModel }) {
       <div class="scale">
         <span>{count(from)}</span>
         <span class="zooms">
-          <button type="button" title="Zoom in (w)" aria-label="Zoom in" onClick={() => scale(0.5)}>＋</button>
-          <button type="button" title="Zoom out (s)" aria-label="Zoom out" onClick={() => scale(2)}>－</button>
+          <button type="button" title="Zoom in (w)" aria-label="Zoom in" onClick={() => scale(0.5)}>+</button>
+          <button type="button" title="Zoom out (s)" aria-label="Zoom out" onClick={() => scale(2)}>−</button>
           <button type="button" disabled={model.here.zoom === null} onClick={() => zoom(null)}>whole</button>
         </span>
         <span>{count(to)}</span>

@@ -15,7 +15,7 @@ const NAMES = { k: "king", q: "queen", r: "rook", b: "bishop", n: "knight", p: "
 
 const STYLE = new CSSStyleSheet();
 STYLE.replaceSync(`
-.chess { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 15rem), 1fr)); gap: 0.8rem; }
+.chess { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: 0.8rem; }
 .chess svg { width: 100%; max-width: 26rem; display: block; border-radius: 4px; }
 .chess .light { fill: #e8dcc5; } .chess .dark { fill: #a98a68; }
 .chess .last { fill: #d7b53c; fill-opacity: 0.6; } .chess .check { fill: #d64545; fill-opacity: 0.6; }
@@ -120,15 +120,17 @@ export function panel(element, frames, cursor) {
     const number = typeof payload["ply"] === "number" && !refused
       ? `${Math.ceil(payload["ply"] / 2)}${payload["ply"] % 2 === 1 ? "." : "…"}`
       : "✗";
-    const text = String(
-      payload["san_notation"] ?? payload["attempted_move"] ?? payload["attempted"] ?? payload["move"] ?? "?",
+    const text = String(payload["san_notation"] ?? payload["attempted"] ?? "?");
+    const button = make(
+      "button",
+      refused ? "refused" : "",
+      refused ? `${text}: ${String(payload["reason"] ?? "refused").replaceAll("_", " ")}` : text,
     );
-    const button = make("button", refused ? "refused" : "", refused ? `${text} (refused)` : text);
     button.setAttribute("type", "button");
     button.addEventListener("click", () => cursor.go(seq));
     const facts = [worth(payload["evaluation"]), clock(payload["clock"])].filter((each) => each !== "").join("  ");
     const body = make("span", "", button, facts === "" ? "" : ` ${facts}`);
-    for (const name of ["comment", "reasoning", "detail", "reason", "error"]) {
+    for (const name of ["comment", "reasoning", "detail"]) {
       const said = payload[name];
       if (typeof said === "string" && said !== "") body.append(make("bdi", "said", said));
     }
@@ -179,7 +181,11 @@ export function panel(element, frames, cursor) {
       .filter((each) => typeof each === "string" && each !== "");
     left.replaceChildren(
       player("black"),
-      board(String(here["fen"] ?? ""), String(here["last_move"] ?? ""), here["is_check"] === true),
+      board(
+        String(here["fen"] ?? ""),
+        String(object(here["last_move"])["uci_notation"] ?? ""),
+        here["is_check"] === true,
+      ),
       player("white"),
       make("p", "wl-note", [...new Set(outcome)].join(" · ").replaceAll("_", " ")),
     );

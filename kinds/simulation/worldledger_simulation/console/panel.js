@@ -11,7 +11,7 @@ const STYLE = new CSSStyleSheet();
 STYLE.replaceSync(`
 .simulation .scroll { overflow: auto; }
 .simulation table { font-size: 0.9em; }
-.simulation td { max-width: 18em; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+.simulation td { min-width: 6em; max-width: 18em; white-space: pre-line; overflow-wrap: break-word; font-variant-numeric: tabular-nums; }
 .simulation td.missing { color: var(--quiet); }
 `);
 document.adoptedStyleSheets.push(STYLE);
@@ -19,7 +19,7 @@ document.adoptedStyleSheets.push(STYLE);
 /** @type {Record<string, [string, string]>} */
 const SIGNS = {
   hidden: ["∅", "not shown to the agent"],
-  outdated: ["⧗", "outdated"],
+  outdated: ["◔", "outdated"],
   noised: ["≈", "not so"],
 };
 
@@ -119,9 +119,9 @@ export function panel(element, frames, cursor) {
       ) => [rowHead(name), cell(frame, `/entities/global/${escaped(name)}`, value)]);
       inside.push(make("div", "scroll", table("Global variables", ["global", "value"], rows)));
     }
-    const rows = agents.map(([name, each]) => [
-      rowHead(name),
-      ...variables.map((variable) =>
+    const rows = variables.map((variable) => [
+      rowHead(variable),
+      ...agents.map(([name, each]) =>
         cell(
           frame,
           `/entities/${escaped(name)}/${escaped(variable)}`,
@@ -129,7 +129,8 @@ export function panel(element, frames, cursor) {
         )
       ),
     ]);
-    inside.push(make("div", "scroll", table("Variables of agents", ["agent", ...variables], rows)));
+    const names = agents.map(([name]) => name);
+    inside.push(make("div", "scroll", table("Variables of agents", ["variable", ...names], rows)));
     root.replaceChildren(...inside);
   };
   const ends = [cursor.subscribe(show), frames.subscribe(show)];

@@ -14,7 +14,7 @@ STYLE.replaceSync(`
 .social-rl .feed { max-height: 26rem; overflow: auto; margin: 0.4rem 0; }
 .social-rl .feed li { border-left: 3px solid var(--line); padding: 0.15rem 0 0.15rem 0.6rem; margin: 0.3rem 0; }
 .social-rl .feed li.latest { border-color: var(--accent); }
-.social-rl .feed li.internal { border-style: dashed; }
+.social-rl .feed li.internal { border-left-style: dashed; }
 .social-rl .content { display: block; white-space: pre-wrap; overflow-wrap: anywhere; }
 .social-rl button { border: 0; background: none; padding: 0; color: var(--accent); }
 .social-rl meter { width: 5em; }

@@ -14,4 +14,5 @@ KIND = Kind(
     tags="worldledger_auction.api:TAGS",
     problems="worldledger_auction.api:PROBLEMS",
     report="worldledger_auction.report:SECTION",
+    panel="worldledger_auction.console:PANEL",
 )

@@ -1,0 +1,122 @@
+"""A service with worlds of every kind, and Debian's Chromium to look at them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import httpx2
+import pytest
+from worldledger_service.console import BUILT
+
+from tests import warm
+from tests.conftest import Servers
+from tests.markets import change, effect, market
+from tests.shipping.project import ROOT, environment, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+#: A game that Hasty Hal lost, for he would not stop making illegal moves.
+GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-03-4c8135ce83ce"
+#: What an attacker may write into a payload: markup, a script, text from right to left, and a name that is none.
+NASTY = {
+    "text": '<img src=x onerror="window.hurt = 1"><script>window.hurt = 1</script>',
+    "right to left": "\u202eevil\u202c שלום",
+    "__proto__": {"hurt": True},
+    "<b>name</b>": "'\"><svg onload=window.hurt=1>",
+}
+
+
+class Site(NamedTuple):
+    """A service that is running."""
+
+    url: str
+
+    def post(self, path: str, body: Any) -> Any:
+        """Post JSON, which must be accepted; return the answer."""
+        response = httpx2.post(f"{self.url}{path}", json=body, timeout=60)
+        assert response.status_code in {200, 201}, response.text
+        return response.json()
+
+
+def draft(kind: str, source_id: str, **payload: Any) -> dict[str, Any]:
+    """Make a draft."""
+    return {"kind": kind, "payload": payload, "source_id": source_id, "schema_version": "1.0.0"}
+
+
+@pytest.fixture(scope="session")
+def site(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Serve worlds: example games, a small market, one with nasty payloads, and one of 3,000 effects."""
+    if not (BUILT / "index.html").exists():
+        pytest.skip("the console is not built here: the npm registry was out of reach when this was installed")
+    folder = tmp_path_factory.mktemp("console")
+    url = servers.create(server_kind, servers.template(server_kind))
+    env = environment(WORLDLEDGER_DATABASE_URL=url, WORLDLEDGER_HOME=str(folder))
+    games = ["import", "pgn", str(ROOT / "examples" / "games"), "--experiment", "examples"]
+    done = warm.run(games, env, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    with serving(folder, env) as address:
+        made = Site(f"http://{address}")
+        _fill(made)
+        yield made
+    servers.drop(server_kind, url)
+
+
+def _fill(site: Site) -> None:
+    site.post("/v1/worlds", {"world_id": "bazaar", "ruleset": "simulation", "config": market()})
+    turn = [
+        effect("TurnStarted"),
+        change("Ann", "/inventory/food", 4.0),
+        effect("ReasoningRecorded", "Ann", reasoning="I ate too much."),
+        effect("TurnEnded"),
+    ]
+    site.post("/v1/worlds/bazaar/effects", turn)
+    site.post("/v1/worlds", {"world_id": "nasty"})
+    site.post(
+        "/v1/worlds/nasty/effects",
+        [
+            draft("EntityCreated", "smith", entity_id='<i id="hurt">x</i>', entity_data=NASTY, position=[1, 2]),
+            draft("Speak", NASTY["text"], text=NASTY["text"]),
+            draft("<script>", "smith", **NASTY, long="x" * 500_000),
+        ],
+    )
+    site.post("/v1/worlds", {"world_id": "long", "time_authority": "client"})
+    for hundred in range(30):
+        drafts = [draft("Move", f"walker-{n % 7}", to=[n % 50, n // 50, 0]) for n in range(hundred * 100, hundred * 100 + 100)]
+        site.post("/v1/worlds/long/effects", drafts)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Run Debian's Chromium."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed here")
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if path is None:
+        pytest.skip("Chromium is not installed here (Debian's package chromium)")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Browser, site: Site, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
+    """Open a page of its own; it must say nothing on its console, ask no other host, and break no policy."""
+    options = getattr(request, "param", {})
+    context = browser.new_context(base_url=site.url, viewport={"width": 1280, "height": 900}, **options)
+    context.set_default_timeout(20_000)
+    said: list[str] = []
+    asked: list[str] = []
+    opened = context.new_page()
+    opened.on("console", lambda message: said.append(message.text) if message.type in {"error", "warning"} else None)
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("request", lambda asking: asked.append(asking.url))
+    yield opened
+    assert opened.evaluate("window.hurt") is None
+    opened.screenshot(path=str(tmp_path / "end.png"))
+    context.close()
+    assert said == []
+    assert {url for url in asked if not url.startswith((f"{site.url}/", "data:", "blob:"))} == set()
