@@ -43,7 +43,9 @@ def hooks() -> ModuleType:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return a folder with the console's sources and nothing built."""
-    shutil.copytree(ROOT / "console", tmp_path / "console", ignore=shutil.ignore_patterns("node_modules", "__pycache__"))
+    shutil.copytree(
+        ROOT / "console", tmp_path / "console", ignore=shutil.ignore_patterns("node_modules", "__pycache__")
+    )
     (tmp_path / DIST).mkdir(parents=True)
     return tmp_path
 
@@ -68,9 +70,7 @@ def _hook(hooks: ModuleType, root: Path) -> tuple[Any, _Warned]:
     return made, app
 
 
-def test_it_builds_once_for_the_same_sources(
-    hooks: ModuleType, checkout: Path, deno: Callable[[str], None]
-) -> None:
+def test_it_builds_once_for_the_same_sources(hooks: ModuleType, checkout: Path, deno: Callable[[str], None]) -> None:
     """Deno is asked for and run where sources are new; then neither, until one of them changes."""
     deno(f'echo "$@" >> "{checkout}/calls"')
     hook, _ = _hook(hooks, checkout)
@@ -121,7 +121,9 @@ def test_the_lock_names_no_place(hooks: ModuleType) -> None:
 
 def test_the_units_of_the_core(tmp_path: Path) -> None:
     """`deno test` passes: addresses, patches, blocks, pages, beliefs and the chain, without a browser."""
-    deno = shutil.which("deno", path=f"{SCRIPTS}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    deno = shutil.which(
+        "deno", path=f"{SCRIPTS}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )
     if deno is None:
         pytest.skip("Deno is not installed here")
     if not (ROOT / "console" / "node_modules").is_dir():

@@ -12,6 +12,7 @@ STYLE.replaceSync(`
 .simulation .scroll { overflow: auto; }
 .simulation table { font-size: 0.9em; }
 .simulation td { min-width: 6em; max-width: 18em; white-space: pre-line; overflow-wrap: break-word; font-variant-numeric: tabular-nums; }
+.simulation td bdi { display: block; max-height: 7em; overflow: auto; }
 .simulation td.missing { color: var(--quiet); }
 `);
 document.adoptedStyleSheets.push(STYLE);

@@ -1,0 +1,305 @@
+"""The console in a real browser: what its pages show, by keys and by mouse, at any address, whatever payloads hold."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx2
+import pytest
+
+from .conftest import GAME, NASTY, Site, draft
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console"), pytest.mark.asyncio(loop_scope="session")]
+
+#: In a browser: not at once, but after a moment.
+SECONDS: Final = 20.0
+DARK: Final = {"color_scheme": "dark"}
+#: As wide as the narrowest telephones.
+NARROW: Final = {"viewport": {"width": 320, "height": 700}}
+
+
+def expect(locator: Locator) -> Any:
+    """Return Playwright's assertions, which wait; the module is only there where the browser is."""
+    from playwright.async_api import expect as made  # noqa: PLC0415
+
+    made.set_options(timeout=SECONDS * 1000)
+    return made(locator)
+
+
+def moment(page: Page) -> Locator:
+    """Return the cursor of a world's page."""
+    return page.get_by_role("slider", name="Moment")
+
+
+def state_of(page: Page, name: str = "The truth") -> Locator:
+    """Return what is shown of the state, or of what an agent believed."""
+    return page.get_by_role("article", name=name)
+
+
+async def test_worlds_are_filtered_as_one_types_and_by_facets(page: Page) -> None:
+    """Every world is listed; a part of its name and the ruleset leave some; the address says which."""
+    await page.goto("/")
+    await expect(page.get_by_role("link", name="bazaar")).to_be_visible()
+    await expect(page.get_by_role("link", name=GAME)).to_be_visible()
+    await page.keyboard.press("/")
+    await page.keyboard.type("HASTY")
+    await expect(page.get_by_role("link", name="bazaar")).to_have_count(0)
+    await expect(page.get_by_role("link", name=GAME)).to_be_visible()
+    await page.get_by_role("searchbox", name="Filter worlds").fill("")
+    await page.get_by_role("navigation", name="Facets").get_by_role("button", name="simulation").click()
+    await expect(page.get_by_role("link", name=GAME)).to_have_count(0)
+    await expect(page.get_by_role("link", name="bazaar")).to_be_visible()
+    assert "ruleset=simulation" in page.url
+    await page.reload()
+    await expect(page.get_by_role("link", name="bazaar")).to_be_visible()
+    await expect(page.get_by_role("link", name=GAME)).to_have_count(0)
+
+
+async def test_two_worlds_are_selected_and_compared(page: Page) -> None:
+    """Two ticks lead to where the two part."""
+    await page.goto("/")
+    games = page.get_by_role("checkbox", name=re.compile("^Select examples-hasty"))
+    await games.nth(0).check()
+    await games.nth(1).check()
+    await page.get_by_role("link", name="Compare 2 worlds").click()
+    await expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    await expect(page.get_by_role("tree")).to_be_visible()
+
+
+async def test_a_game_shows_its_board_and_its_moves(page: Page) -> None:
+    """The board is that of the cursor; a click on a move goes there; an illegal attempt stands among the moves."""
+    await page.goto(f"/#/w/{GAME}?at=3")
+    board = page.get_by_role("img", name=re.compile("^Board: "))
+    await expect(board).to_have_attribute("aria-label", re.compile("black king e8"))
+    await expect(page.get_by_role("list", name="Moves")).to_contain_text("h1e1: illegal move")
+    await page.get_by_role("list", name="Moves").get_by_role("button", name="g6", exact=True).click()
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "20")
+    await expect(board).to_have_attribute("aria-label", re.compile("black pawn g6"))
+    assert "at=20" in page.url
+
+
+async def test_keys_step_through_a_world(page: Page) -> None:
+    """Arrows step, with Shift by a hundred; Home and End go to the ends; the address says where one is."""
+    await page.goto("/#/w/long?at=1500")
+    await expect(page.get_by_role("img", name=re.compile("^Map of 7"))).to_be_visible()
+    for key, seq in (
+        ("ArrowRight", 1501),
+        ("Shift+ArrowRight", 1601),
+        ("ArrowLeft", 1600),
+        ("Shift+ArrowLeft", 1500),
+        ("Home", 1),
+        ("ArrowLeft", 1),
+    ):
+        await page.keyboard.press(key)
+        await expect(moment(page)).to_have_attribute("aria-valuenow", str(seq))
+    await page.keyboard.press("End")
+    head = httpx2.get(f"{page.url.partition('#')[0]}v1/worlds/long").json()["head_seq"]
+    await expect(moment(page)).to_have_attribute("aria-valuenow", str(head))
+    await page.wait_for_url(re.compile(f"at={head}"))
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("/")
+    await expect(page.get_by_role("searchbox", name="Search payloads")).to_be_focused()
+
+
+async def test_space_plays(page: Page) -> None:
+    """Space plays on from the cursor, and pauses."""
+    await page.goto("/#/w/long?at=100")
+    await expect(page.get_by_role("img", name=re.compile("^Map of 7"))).to_be_visible()
+    await page.get_by_role("combobox", name="Speed").select_option("64")
+    await page.locator("body").click(position={"x": 5, "y": 5})
+    await page.keyboard.press("Space")
+    await expect(moment(page)).to_have_attribute("aria-valuenow", re.compile(r"^([2-9]\d\d|\d{4})$"))
+    await page.keyboard.press("Space")
+    await expect(page.get_by_role("button", name="play", exact=True)).to_be_visible()
+
+
+async def test_the_list_of_effects_follows_the_cursor(page: Page) -> None:
+    """Of three thousand effects only those around the cursor are rows; the row of the cursor is one of them."""
+    await page.goto("/#/w/long?at=2000")
+    rows = page.get_by_role("grid", name="Every effect").get_by_role("row")
+    await expect(rows.and_(page.locator("[aria-selected=true]"))).to_have_attribute("aria-rowindex", "2000")
+    await expect(rows.and_(page.locator("[aria-rowindex='2000']"))).to_contain_text("walker-")
+    assert await rows.count() < 60
+    await page.keyboard.press("Home")
+    await expect(rows.first).to_contain_text("WorldCreated")
+
+
+async def test_an_effect_is_shown_in_full(page: Page) -> None:
+    """A click on a row shows payload, checksum and the hashed bytes; the address keeps it; Escape closes it."""
+    await page.goto("/#/w/bazaar?at=8")
+    await page.get_by_role("row", name=re.compile("ReasoningRecorded")).click()
+    detail = page.get_by_role("complementary")
+    await expect(detail).to_contain_text("I ate too much.")
+    seq = re.search(r"effect=(\d+)", page.url)
+    assert seq is not None
+    answer = httpx2.get(f"{page.url.partition('#')[0]}v1/worlds/bazaar/effects/{seq[1]}")
+    await expect(detail).to_contain_text(answer.headers["worldledger-checksum"])
+    await detail.get_by_text("Canonical bytes").click()
+    await expect(detail.locator("pre")).to_have_text(answer.text)
+    await page.reload()
+    await expect(detail).to_contain_text("I ate too much.")
+    await page.keyboard.press("Escape")
+    await expect(detail).to_have_count(0)
+
+
+async def test_effects_are_filtered_and_searched(page: Page) -> None:
+    """A kind leaves its effects; a word finds those that have it in their payloads."""
+    await page.goto("/#/w/bazaar?at=5")
+    await page.get_by_role("combobox", name="Kind").select_option("TurnStarted")
+    found = page.get_by_role("grid", name="Effects found")
+    await expect(found.get_by_role("row")).to_have_count(1)
+    await page.get_by_role("button", name="all", exact=True).click()
+    await page.keyboard.press("/")
+    await page.keyboard.type("ATE TOO")
+    await expect(found.get_by_role("row")).to_have_count(1)
+    await expect(found.get_by_role("row")).to_contain_text("ReasoningRecorded")
+    await expect(page.get_by_role("status").filter(has_text="1 found")).to_be_visible()
+
+
+async def test_belief_stands_beside_the_truth(page: Page) -> None:
+    """What an agent is not shown is marked in the truth, what it has wrong in its belief, and as of when."""
+    await page.goto("/#/w/bazaar?at=live")
+    await page.get_by_text("Belief of …").click()
+    await page.get_by_role("checkbox", name="Bea").check()
+    belief = state_of(page, "Belief of Bea")
+    await expect(belief).to_contain_text("as of seq")
+    hidden = state_of(page).get_by_label("not shown to the agent")
+    await expect(hidden.first).to_be_visible()
+    await expect(belief.locator(".mark-noised, .mark-outdated").first).to_be_visible()
+    # Nobody tells Bea anything of Cid.
+    await expect(state_of(page).get_by_role("columnheader", name="Cid")).to_be_visible()
+    await expect(belief.get_by_role("columnheader", name="Cid")).to_have_count(0)
+    assert "agent=Bea" in page.url
+    await page.reload()
+    await expect(belief).to_contain_text("as of seq")
+
+
+async def test_what_an_effect_changes_is_marked(page: Page) -> None:
+    """The one value that an effect changes is marked in the tree, and in the panel of its kind."""
+    await page.goto("/#/w/bazaar?at=live&panes=state,tree,effects")
+    await page.get_by_role("row", name=re.compile("AgentStateChanged")).click()
+    tree = page.get_by_role("tree", name="State")
+    food = tree.get_by_role("treeitem").filter(has_text=re.compile(r"^food 4"))
+    await expect(food).to_have_class(re.compile("changed"))
+    await expect(page.locator(".panel td.changed")).to_have_text(re.compile("food 4"))
+
+
+async def test_a_world_is_followed_live(page: Page, site: Site) -> None:
+    """What is appended is shown at once, in the list and in the state, and nothing else moves the cursor."""
+    site.post("/v1/worlds", {"world_id": "growing"})
+    await page.goto("/#/w/growing?at=live")
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "1")
+    await page.wait_for_selector(".dot.on")
+    for n in range(3):
+        site.post("/v1/worlds/growing/effects", draft("Speak", "ann", text=f"word {n}"))
+        await expect(moment(page)).to_have_attribute("aria-valuenow", str(2 + n))
+        await expect(page.get_by_role("list", name="Messages")).to_contain_text(f"word {n}")
+        await expect(page.get_by_role("row", name=re.compile(f"word {n}"))).to_be_visible()
+    await page.keyboard.press("l")
+    site.post("/v1/worlds/growing/effects", draft("Speak", "ann", text="unseen"))
+    await expect(moment(page)).to_have_attribute("aria-valuemax", "5")
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "4")
+
+
+async def test_back_and_forward_lead_through_what_was_looked_at(page: Page) -> None:
+    """Each step has its place in the browser's history: worlds, a world, an effect."""
+    await page.goto("/")
+    await page.get_by_role("link", name="bazaar").click()
+    await page.get_by_role("row", name=re.compile("TurnStarted")).click()
+    await expect(page.get_by_role("complementary")).to_be_visible()
+    await page.go_back()
+    await expect(page.get_by_role("complementary")).to_have_count(0)
+    await expect(page.get_by_role("heading", name="bazaar")).to_be_visible()
+    await page.go_back()
+    await expect(page.get_by_role("heading", name="Worlds")).to_be_visible()
+    await page.go_forward()
+    await page.go_forward()
+    await expect(page.get_by_role("complementary")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["#/w/nasty?at=2", "#/w/nasty?at=3&panes=effects,state,tree", "#/w/nasty?at=4&effect=4&panes=effects,tree"],
+)
+async def test_payloads_are_text_whatever_they_hold(page: Page, address: str) -> None:
+    """Markup, scripts, names that are none and long texts are shown as they are; nothing of them is run."""
+    await page.goto(f"/{address}")
+    await expect(page.get_by_role("row", name=re.compile("<script>")).first).to_be_visible()
+    if "effect=" in address:
+        detail = page.get_by_role("complementary")
+        await expect(detail).to_contain_text(NASTY["text"])
+        await expect(detail.get_by_role("button", name="all 500000 characters")).to_be_visible()
+    elif "tree" in address:
+        await expect(page.get_by_role("tree", name="State")).to_contain_text('<i id="hurt">x</i>')
+    else:
+        await expect(page.get_by_role("img", name=re.compile("^Map of 1"))).to_be_visible()
+    assert await page.locator("#hurt, img[onerror], svg[onload]").count() == 0
+
+
+async def test_a_log_is_verified_in_the_browser(page: Page, site: Site) -> None:
+    """The chain ends in the told head; a head noted elsewhere that is not on it breaks it, at its place."""
+    world = httpx2.get(f"{site.url}/v1/worlds/long").json()
+    await page.goto("/#/w/long?at=10&panes=integrity")
+    await page.get_by_role("button", name="Verify in this browser").click()
+    verdict = page.get_by_role("status").filter(has_text="one chain")
+    await expect(verdict).to_contain_text(f"{world['head_seq']}:{world['head_checksum']}")
+    await expect(verdict).to_contain_text("compare with a head that was noted elsewhere")
+    effect = httpx2.get(f"{site.url}/v1/worlds/long/effects/77")
+    noted = page.get_by_label("A head that you noted elsewhere")
+    await noted.fill(f"77:{effect.headers['worldledger-checksum']}")
+    await page.get_by_role("button", name="Verify in this browser").click()
+    await expect(page.get_by_role("status").filter(has_text="the head that you noted at 77")).to_be_visible()
+    await noted.fill("78:" + "0" * 64)
+    await page.get_by_role("button", name="Verify in this browser").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Broken at effect 78")
+    await page.get_by_role("button", name="show it").click()
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "78")
+    await noted.fill("nonsense")
+    await expect(page.get_by_role("button", name="Verify in this browser")).to_be_disabled()
+
+
+async def test_a_world_that_is_not_there_is_told(page: Page, site: Site) -> None:
+    """A wrong name gets the service's words and a way back."""
+    await page.goto("/#/w/nowhere?at=3")
+    await expect(page.get_by_role("alert")).to_contain_text("nowhere")
+    await page.get_by_role("link", name="All worlds").click()
+    await expect(page.get_by_role("link", name="bazaar")).to_be_visible()
+
+
+@pytest.mark.parametrize("page", [DARK, NARROW, {**NARROW, **DARK}], indirect=True, ids=["dark", "narrow", "both"])
+@pytest.mark.parametrize(
+    "address", ["", f"#/w/{GAME}?at=20&effect=20", "#/w/bazaar?at=live&agent=Bea&panes=effects,state,integrity"]
+)
+async def test_it_can_be_read_in_the_dark_and_on_narrow_screens(page: Page, address: str) -> None:
+    """In either colour scheme text stands out from its ground, and at 320 pixels nothing is scrolled sideways."""
+    await page.goto(f"/{address}")
+    await expect(page.get_by_role("heading", level=1)).to_be_visible()
+    text, ground = await page.evaluate(
+        "[document.documentElement].map(getComputedStyle).flatMap((s) => [s.color, s.backgroundColor])"
+    )
+    assert abs(_lightness(text) - _lightness(ground)) > 0.6
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def _lightness(colour: str) -> float:
+    red, green, blue = (int(part) / 255 for part in re.findall(r"\d+", colour)[:3])
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+async def test_everything_that_can_be_pressed_has_a_name(page: Page) -> None:
+    """No button, field or link of a world's page is without a name for those who do not see it."""
+    await page.goto("/#/w/bazaar?at=live&agent=Bea&effect=5&panes=effects,state,tree,integrity")
+    await expect(page.get_by_role("complementary")).to_be_visible()
+    await expect(state_of(page, "Belief of Bea")).to_contain_text("as of seq")
+    nameless = await page.evaluate(
+        """[...document.querySelectorAll("button, a, input, select, [role=slider], [role=grid], [role=img]")].filter(
+            (each) => !(each.ariaLabel || each.labels?.length || each.textContent.trim() || each.title)
+        ).map((each) => each.outerHTML)"""
+    )
+    assert nameless == []
