@@ -72,8 +72,8 @@ class ConsoleHook(BuildHookInterface[Any]):
             yield from [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
 
     def _build(self) -> None:
-        # Not deno.find_deno_bin(): pip's build environment is no venv, and its scripts are not where sysconfig says; but
-        # they come first on the PATH. Without build isolation Deno may be beside this Python.
+        # Not deno.find_deno_bin(): pip's build environment is no venv, and its scripts are not where sysconfig says;
+        # but they come first on the PATH. Without build isolation Deno may be beside this Python.
         deno = shutil.which("deno") or shutil.which("deno", path=str(Path(sys.executable).parent))
         if deno is None:
             raise RuntimeError(f"The console could not be built: {DENO} is missing from the build environment.")

@@ -1,7 +1,7 @@
 /** The page: which of its pages is shown says the address. */
 
 import { render } from "preact";
-import { address } from "./parts/app.ts";
+import { address, offline } from "./parts/app.ts";
 import { Compare } from "./pages/compare.tsx";
 import { World } from "./pages/world.tsx";
 import { Worlds } from "./pages/worlds.tsx";
@@ -12,7 +12,7 @@ function Page() {
     <>
       <header class="top">
         <a href="#/" class="brand">Worldledger</a>
-        <a href="/openapi.json">API</a>
+        {offline ? <span class="about">a file, as it was when it was exported</span> : <a href="/openapi.json">API</a>}
       </header>
       {here.page === "worlds" && <Worlds here={here} />}
       {here.page === "world" && <World key={here.world} name={here.world} />}

@@ -20,7 +20,16 @@ _HEAD = "Host: localhost\r\nContent-Type: application/json\r\n"
 
 async def test_unknown_routes_and_methods_are_problems(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
     """A route that is not there is a 404 problem, a method that is not there a 405 that names the others."""
-    for path in ("/assets", "/assets/x", "/v1", "/v1/worlds/", "/v2/worlds", "/v1/worlds/town/effects/1/x", "/v1/worlds/a%2Fb", "/%00"):
+    for path in (
+        "/assets",
+        "/assets/x",
+        "/v1",
+        "/v1/worlds/",
+        "/v2/worlds",
+        "/v1/worlds/town/effects/1/x",
+        "/v1/worlds/a%2Fb",
+        "/%00",
+    ):
         with subtests.test(path=path):
             problem(await client.get(path), 404, "not_found", instance=path)
     for method, path, allowed in (

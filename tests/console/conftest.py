@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx2
 import pytest
 import pytest_asyncio
-from worldledger_service.console import BUILT
+from worldledger_service.console.assets import BUILT
 
 from tests import warm
 from tests.conftest import Servers
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: A game that Hasty Hal lost, for he would not stop making illegal moves.
 GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-03-4c8135ce83ce"
 #: What an attacker may write into a payload: markup, a script, text from right to left, and a name that is none.
-NASTY = {
+NASTY: dict[str, Any] = {
     "text": '<img src=x onerror="window.hurt = 1"><script>window.hurt = 1</script>',
     "right to left": "\u202eevil\u202c שלום",
     "__proto__": {"hurt": True},

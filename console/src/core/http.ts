@@ -16,17 +16,17 @@ import {
   type WorldsQuery,
 } from "./source.ts";
 
-interface Columns {
+export interface Columns {
   frames: { seq: number[]; sim_time?: number[]; kind?: string[] };
   /** The pointers of the patches, each once. */
   paths: string[];
   patches: { frame: number[]; op: Operation["op"][]; path: number[]; value: Json[] };
 }
-interface StateFrames extends Columns {
+export interface StateFrames extends Columns {
   to_seq: number;
   keyframe: { global_seq: number; state: Obj };
 }
-interface ViewFrames extends Columns {
+export interface ViewFrames extends Columns {
   to_seq: number;
   keyframe: { global_seq: number; view: { view_seq: number; visible_entities: Obj; visible_relationships: Obj } };
 }
@@ -51,6 +51,33 @@ export function patchesOf({ frames, paths, patches }: Columns): BlockData["patch
     found[frame]?.ops.push({ op, path, value: patches.value[index] ?? null });
   });
   return found;
+}
+
+export function blockOfStates(found: StateFrames): BlockData {
+  const state = found.keyframe.state as unknown as Shown;
+  return { key: found.keyframe.global_seq, state, last: found.to_seq, patches: patchesOf(found) };
+}
+
+export function blockOfViews(found: ViewFrames): BlockData {
+  const { view, global_seq: key } = found.keyframe;
+  const state = { entities: view.visible_entities, relationships: view.visible_relationships };
+  return { key, made: view.view_seq, state, last: found.to_seq, patches: patchesOf(found) };
+}
+
+export interface Density {
+  bins: { end_seq: number[] };
+  kinds: Record<string, number[]>;
+  other_kinds: number[];
+}
+
+export function binsOf(found: Density): Bin[] {
+  const kinds = Object.entries(found.kinds);
+  return found.bins.end_seq.map((to, index) => {
+    const counts: Record<string, number> = Object.create(null);
+    for (const [kind, numbers] of kinds) if (numbers[index]) counts[kind] = numbers[index];
+    if (found.other_kinds[index]) counts["others"] = found.other_kinds[index];
+    return { from: index === 0 ? 1 : (found.bins.end_seq[index - 1] as number) + 1, to, counts };
+  });
 }
 
 const at = (world: string, ...rest: string[]) => ["/v1/worlds", ...[world, ...rest].map(encodeURIComponent)].join("/");
@@ -145,35 +172,16 @@ export class HttpSource implements Source {
 
   async block(world: string, agent: string | null, from: number, to: number, signal: AbortSignal): Promise<BlockData> {
     const query = { from_seq: from, to_seq: to };
-    if (agent === null) {
-      const found = await json<StateFrames>(at(world, "frames"), query, signal);
-      const state = found.keyframe.state as unknown as Shown;
-      return { key: found.keyframe.global_seq, state, last: found.to_seq, patches: patchesOf(found) };
-    }
-    const found = await json<ViewFrames>(at(world, "agents", agent, "frames"), query, signal);
-    const { view, global_seq: key } = found.keyframe;
-    const state = { entities: view.visible_entities, relationships: view.visible_relationships };
-    return { key, made: view.view_seq, state, last: found.to_seq, patches: patchesOf(found) };
+    if (agent === null) return blockOfStates(await json<StateFrames>(at(world, "frames"), query, signal));
+    return blockOfViews(await json<ViewFrames>(at(world, "agents", agent, "frames"), query, signal));
   }
 
   async coarse(world: string): Promise<BlockData> {
-    const found = await json<StateFrames>(at(world, "frames"), { frames: 500 });
-    const state = found.keyframe.state as unknown as Shown;
-    return { key: found.keyframe.global_seq, state, last: found.to_seq, patches: patchesOf(found) };
+    return blockOfStates(await json<StateFrames>(at(world, "frames"), { frames: 500 }));
   }
 
   async density(world: string, bins: number): Promise<Bin[]> {
-    const found = await json<{ bins: { end_seq: number[] }; kinds: Record<string, number[]>; other_kinds: number[] }>(
-      at(world, "density"),
-      { bins },
-    );
-    const kinds = Object.entries(found.kinds);
-    return found.bins.end_seq.map((to, index) => {
-      const counts: Record<string, number> = Object.create(null);
-      for (const [kind, numbers] of kinds) if (numbers[index]) counts[kind] = numbers[index];
-      if (found.other_kinds[index]) counts["others"] = found.other_kinds[index];
-      return { from: index === 0 ? 1 : (found.bins.end_seq[index - 1] as number) + 1, to, counts };
-    });
+    return binsOf(await json<Density>(at(world, "density"), { bins }));
   }
 
   async search(world: string, q: string, filter: Filter, told: Search, signal: AbortSignal): Promise<boolean> {
@@ -199,8 +207,8 @@ export class HttpSource implements Source {
     return json(`/v1/compare?${worlds.map((world) => `world=${encodeURIComponent(world)}`).join("&")}`);
   }
 
-  logUrl(world: string): string {
-    return at(world, "effects");
+  log(world: string, until: number): string {
+    return new URL(`${at(world, "effects")}?until_seq=${until}`, location.href).href;
   }
 
   follow(

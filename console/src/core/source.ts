@@ -80,8 +80,8 @@ export interface Source {
   /** Look for a text in payloads, newest first; whether all of the world was searched. */
   search(world: string, q: string, filter: Filter, told: Search, signal: AbortSignal): Promise<boolean>;
   compare(worlds: string[]): Promise<Obj>;
-  /** Where the log is read for verification. */
-  logUrl(world: string): string;
+  /** The log for verification, or where it is read. */
+  log(world: string, until: number): Blob | string;
   /** Be told every effect after a seq; returns how to end that. */
   follow(world: string, after: number, told: (effect: Effect) => void, state: (connected: boolean) => void): () => void;
 }

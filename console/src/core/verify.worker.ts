@@ -3,16 +3,22 @@
 import { bestHash, lines, type Outcome, type Position, verify } from "./verify.ts";
 
 export interface Task {
-  url: string;
+  /** The log, or where it is read. */
+  log: Blob | string;
   told: Position;
   noted: Position[];
 }
 export type Answer = { progress: number } | { outcome: Outcome } | { error: string };
 
-async function* read(url: string): AsyncGenerator<Uint8Array> {
-  const answer = await fetch(url, { headers: { Accept: "application/x-ndjson" } });
+async function opened(log: Blob | string): Promise<ReadableStream<Uint8Array>> {
+  if (typeof log !== "string") return log.stream();
+  const answer = await fetch(log, { headers: { Accept: "application/x-ndjson" } });
   if (!answer.ok || answer.body === null) throw new Error(`the service answers ${answer.status}`);
-  const reader = answer.body.getReader();
+  return answer.body;
+}
+
+async function* read(log: Blob | string): AsyncGenerator<Uint8Array> {
+  const reader = (await opened(log)).getReader();
   for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) yield chunk.value;
 }
 
@@ -20,8 +26,8 @@ const tell = (answer: Answer) => globalThis.postMessage(answer);
 
 globalThis.addEventListener("message", async ({ data }: MessageEvent<Task>) => {
   try {
-    const { url, told, noted } = data;
-    const outcome = await verify(lines(read(url)), told, noted, bestHash(), (progress) => tell({ progress }));
+    const { log, told, noted } = data;
+    const outcome = await verify(lines(read(log)), told, noted, bestHash(), (progress) => tell({ progress }));
     tell({ outcome });
   } catch (error) {
     tell({ error: error instanceof Error ? error.message : String(error) });

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { Pane } from "../core/address.ts";
-import { source, words } from "../parts/app.ts";
+import { offline, source, words } from "../parts/app.ts";
 import { Detail } from "../parts/detail.tsx";
 import { Effects } from "../parts/effects.tsx";
 import { Integrity } from "../parts/integrity.tsx";
@@ -75,6 +75,15 @@ function Opened({ model }: { model: WorldModel }) {
               {title}
             </button>
           ))}
+          {!offline && (
+            <a
+              class="button"
+              href={`/export/${encodeURIComponent(world.world_id)}.html`}
+              title="One file that shows this world offline"
+            >
+              Take along
+            </a>
+          )}
           <Keys model={model} />
         </div>
       </header>

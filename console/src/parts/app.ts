@@ -1,13 +1,30 @@
 /** What all pages share: the address, which is the one state of the page, and the source of its data. */
 
 import { signal } from "@preact/signals";
-import { type Address, format, parse } from "../core/address.ts";
+import { type Address, format, parse, worldAddress } from "../core/address.ts";
+import { EmbeddedSource } from "../core/embedded.ts";
 import { HttpSource } from "../core/http.ts";
 import type { Source } from "../core/source.ts";
 
-export const source: Source = new HttpSource();
+const embedded = document.querySelector("#embedded")?.textContent ?? null;
+/** Whether the page is a file that holds one world. */
+export const offline = embedded !== null;
+export const source: Source = embedded === null ? new HttpSource() : await EmbeddedSource.of(embedded);
 
-export const address = signal<Address>(parse(location.hash));
+/** Where a script is loaded from: the service, or the page itself. */
+export function loadable(path: string): string {
+  const text = source instanceof EmbeddedSource ? source.assets.get(path) : undefined;
+  return text === undefined ? path : URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+}
+
+function read(): Address {
+  const found = parse(location.hash);
+  return source instanceof EmbeddedSource && found.page !== "world"
+    ? worldAddress(source.only.world_id, { at: 1 })
+    : found;
+}
+
+export const address = signal<Address>(read());
 
 /** Milliseconds after the last move of a cursor until the address bar says so: browsers limit how often it may change. */
 const LATER_MS = 200;
@@ -38,7 +55,7 @@ export function go(next: Address, how: "step" | "move" = "step"): void {
 function follow(): void {
   clearTimeout(pending);
   pending = undefined;
-  address.value = parse(location.hash);
+  address.value = read();
 }
 
 globalThis.addEventListener("popstate", follow);

@@ -5,7 +5,7 @@ import { parsePosition, type Position } from "../core/verify.ts";
 import type { Outcome } from "../core/verify.ts";
 import type { Answer, Task } from "../core/verify.worker.ts";
 import { count } from "../core/text.ts";
-import { source, words } from "./app.ts";
+import { loadable, source, words } from "./app.ts";
 import type { WorldModel } from "./model.ts";
 
 declare const VERIFY_WORKER: string;
@@ -33,7 +33,7 @@ export function Integrity({ model }: { model: WorldModel }) {
     try {
       const { head_seq: seq, head_checksum: checksum } = await source.world(model.world.world_id);
       turn({ is: "running", effects: 0, of: seq });
-      const made = worker.current = new Worker(VERIFY_WORKER, { type: "module" });
+      const made = worker.current = new Worker(loadable(VERIFY_WORKER), { type: "module" });
       made.onmessage = ({ data }: MessageEvent<Answer>) => {
         if ("progress" in data) turn({ is: "running", effects: data.progress, of: seq });
         else stop();
@@ -41,9 +41,8 @@ export function Integrity({ model }: { model: WorldModel }) {
         if ("error" in data) turn({ is: "failed", error: data.error });
       };
       made.onerror = () => turn({ is: "failed", error: "the check could not be started" });
-      const url = new URL(source.logUrl(model.world.world_id), location.href);
-      url.searchParams.set("until_seq", String(seq));
-      const task: Task = { url: url.href, told: { seq, checksum }, noted: noted === null ? [] : [noted] };
+      const log = source.log(model.world.world_id, seq);
+      const task: Task = { log, told: { seq, checksum }, noted: noted === null ? [] : [noted] };
       made.postMessage(task);
     } catch (error) {
       turn({ is: "failed", error: words(error) });

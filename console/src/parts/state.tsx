@@ -5,7 +5,7 @@ import { SIGNS } from "../core/belief.ts";
 import type { Mark } from "../core/belief.ts";
 import type { Obj } from "../core/json.ts";
 import { PANEL_VERSION, type PanelModule } from "../core/panel.ts";
-import { panels, words } from "./app.ts";
+import { loadable, panels, words } from "./app.ts";
 import type { FramesOfWorld, WorldModel } from "./model.ts";
 import { Tree } from "./tree.tsx";
 
@@ -111,7 +111,7 @@ function Panel({ url, frames, model }: { url: string; frames: FramesOfWorld; mod
   useEffect(() => {
     let end: (() => void) | undefined;
     let left = false;
-    import(url).then((module: PanelModule) => {
+    import(loadable(url)).then((module: PanelModule) => {
       if (left) return;
       if (module.version !== PANEL_VERSION) {
         throw new Error(

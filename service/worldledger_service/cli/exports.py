@@ -135,6 +135,45 @@ def _export_all(where: Target, folder: Path, experiment: str | None, *, own: boo
         raise typer.Exit(1)
 
 
+# -- export html ---------------------------------------------------------------------------------------------
+
+
+def export_html(
+    ctx: typer.Context,
+    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world's name.", show_default=False)],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; - is stdout.")],
+    force: Force = False,
+    quiet: Quiet = False,
+    database_url: DatabaseUrl = None,
+    home: Home = None,
+) -> None:
+    """Export a world as one HTML file: the console with all of the world, which opens without a service or a network.
+
+    It shows every moment, what agents believed, and verifies. A world of more than 100,000 effects is too large.
+
+    Example:
+        worldledger export html market -o market.html
+    """
+    from worldledger_service.app import create_app  # noqa: PLC0415 - slow to load
+    from worldledger_service.console.taking_along import asking, page  # noqa: PLC0415
+
+    where = target(ctx, database_url, home, projections=False)
+
+    async def work(url: str) -> str:
+        async with opened(url, where.settings) as store:
+            name = (await find_world(store, world)).world_id
+        app = create_app(where.settings, url)
+        async with app.router.lifespan_context(app):
+            async for piece in page(asking(app), name):
+                write(piece)
+        return name
+
+    with written_whole(output, force=force) as write, database(where) as url:
+        name = run_blocking(work(url))
+    if not quiet:
+        say(f"exported {name}{'' if output == '-' else f' to {output}'}")
+
+
 # -- export parquet ------------------------------------------------------------------------------------------
 
 

@@ -111,6 +111,7 @@ def make_app() -> typer.Typer:
     commands.add("snapshots", snapshots.list_snapshots)
     commands.add("snapshot", snapshots.take_snapshot)
     commands.add("export", exports.export)
+    commands.add("export html", exports.export_html)
     commands.add("export parquet", exports.export_parquet)
     commands.group("world", "Make worlds, and change their settings.", "worldledger world create my-world")
     commands.add("world create", worlds.create_world)

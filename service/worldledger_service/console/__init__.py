@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import html
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from worldledger.kinds import parts
 from worldledger_service.api.answers import IMMUTABLE, REVALIDATE, not_modified
+from worldledger_service.console.assets import BUILT, assets, panels
+from worldledger_service.console.taking_along import NotExportableError, asking
+from worldledger_service.console.taking_along import page as page_of
 
-#: Where the build puts its files; the folder is not there where nothing was built.
-BUILT: Final = Path(__file__).parent / "dist"
 #: No script, style, picture or connection but the service's own, and no page of others around this one.
 POLICY: Final = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 _HEADERS: Final = {
@@ -45,7 +45,8 @@ _NOT_BUILT: Final = b"""<!doctype html>
 <p>The service works; only its page is missing. It is built when the package is installed, which needs the npm registry.
 In the folder of the checkout, <code>.venv/bin/pip install -e .</code> tries again and says what is in the way (for
 another environment: its own pip).</p>
-<p>Everything else is there: <a href="/openapi.json">the HTTP interface</a> and the command <code>worldledger</code>.</p>
+<p>Everything else is there: <a href="/openapi.json">the HTTP interface</a>, and the command <code>worldledger</code>.
+</p>
 </html>
 """
 
@@ -83,37 +84,51 @@ def _compressed(body: bytes) -> bytes:
 
 def routes(built: Path = BUILT) -> list[BaseRoute]:
     """Return the routes of the console. Raises InvalidKindError if the panel of an installed kind cannot be loaded."""
-    files = {path.name: path.read_bytes() for path in sorted(built.glob("assets/*"))}
-    panels = {}
-    for kind, panel in parts("panel").items():
-        text = Path(panel).read_bytes()
-        name = f"panel-{kind}-{sha256(text).hexdigest()[:8]}.js"
-        files[name] = text
-        panels[kind] = f"/assets/{name}"
-    assets = {name: Served.of(body, _media_type(name), IMMUTABLE) for name, body in files.items()}
-    page = Served.of(_page(built, panels), "text/html", REVALIDATE)
+    served = {name: Served.of(body, _media_type(name), IMMUTABLE) for name, body in assets(built).items()}
+    page = Served.of(_page(built), "text/html", REVALIDATE)
 
     async def index(request: Request) -> Response:
         return page.answer(request)
 
     async def asset(request: Request) -> Response:
-        found = assets.get(request.path_params["name"])
+        found = served.get(request.path_params["name"])
         if found is None:
             raise HTTPException(404)
         return found.answer(request)
 
+    async def export(request: Request) -> Response:
+        world_id = request.path_params["world"]
+        pieces = page_of(asking(request.app), world_id, built)
+        try:
+            first = await anext(pieces)
+        except NotExportableError as error:
+            raise HTTPException(error.details["status"], error.message) from error
+        headers = {
+            **_HEADERS,
+            "Cache-Control": "no-store",
+            "Content-Disposition": f'attachment; filename="{world_id}.html"',
+        }
+        return StreamingResponse(_joined(first, pieces), media_type="text/html", headers=headers)
+
     return [
+        Route("/export/{world}.html", export, methods=["GET"], include_in_schema=False),
         Route("/", index, methods=["GET"], include_in_schema=False),
         Route("/assets/{name}", asset, methods=["GET"], include_in_schema=False),
     ]
 
 
-def _page(built: Path, panels: Mapping[str, str]) -> bytes:
+async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in others:
+        yield piece
+
+
+def _page(built: Path) -> bytes:
     try:
         text = (built / "index.html").read_text(encoding="utf-8")
     except FileNotFoundError:
         return _NOT_BUILT
-    return text.replace("{{panels}}", html.escape(orjson.dumps(panels).decode())).encode()
+    return text.replace("{{panels}}", html.escape(orjson.dumps(panels()).decode())).encode()
 
 
 def _media_type(name: str) -> str:

@@ -1,0 +1,164 @@
+/** A world that lies in the page itself: the source of a file that `worldledger export html` has written. */
+
+import type { Bin } from "./density.ts";
+import { type BlockData, blockOf } from "./frames.ts";
+import { binsOf, blockOfStates, blockOfViews, type Density, type StateFrames, type ViewFrames } from "./http.ts";
+import type { Obj } from "./json.ts";
+import type { Effect } from "./panel.ts";
+import type { Filter, Page, Search, Source, World, WorldsPage } from "./source.ts";
+import { bestHash, hex } from "./verify.ts";
+
+type Line =
+  & { world: World }
+  & { agents: { agents: { agent_id: string; registered_seq: number }[] } }
+  & { density: Density }
+  & { asset: { path: string; text: string } }
+  & { frames: StateFrames }
+  & { views: ViewFrames & { agent_id: string } }
+  & { log: string };
+
+/** What was put into the page: base64 of a gzip of lines of JSON. */
+async function* unpacked(packed: string): AsyncGenerator<Partial<Line>> {
+  const bytes = Uint8Array.from(atob(packed), (sign) => sign.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")).pipeThrough(
+    new TextDecoderStream(),
+  );
+  const reader = stream.getReader();
+  let rest: string[] = [];
+  for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+    const pieces = chunk.value.split("\n");
+    while (pieces.length > 1) {
+      yield JSON.parse([...rest, pieces.shift()].join(""));
+      rest = [];
+    }
+    rest.push(pieces[0] as string);
+  }
+}
+
+const missing = (what: string) => Promise.reject(new Error(`${what} is not in this file`));
+
+export class EmbeddedSource implements Source {
+  /** The scripts that the page loads later, by their addresses. */
+  readonly assets = new Map<string, string>();
+  private readonly blocks = new Map<string, BlockData>();
+  private readonly texts: string[] = [];
+  private found: World | undefined;
+  private bins: Bin[] = [];
+  private inhabitants: { agent_id: string; registered_seq: number }[] = [];
+  private chain: Promise<string[]> | undefined;
+
+  static async of(packed: string): Promise<EmbeddedSource> {
+    const made = new EmbeddedSource();
+    for await (const line of unpacked(packed)) {
+      if (line.world) made.found = line.world;
+      if (line.agents) made.inhabitants = line.agents.agents;
+      if (line.density) made.bins = binsOf(line.density);
+      if (line.asset) made.assets.set(line.asset.path, line.asset.text);
+      if (line.frames) made.keep(null, blockOfStates(line.frames));
+      if (line.views) made.keep(line.views.agent_id, blockOfViews(line.views));
+      if (line.log) made.texts.push(...line.log.split("\n").filter((text) => text !== ""));
+    }
+    return made;
+  }
+
+  /** The one world that is here. */
+  get only(): World {
+    return this.found as World;
+  }
+
+  worlds(): Promise<WorldsPage> {
+    return Promise.resolve({ worlds: [this.only], next: null, facets: null });
+  }
+
+  parents(): Promise<Map<string, string>> {
+    return Promise.resolve(new Map());
+  }
+
+  world(name: string): Promise<World> {
+    return name === this.only.world_id ? Promise.resolve(this.only) : missing(`world ${name}`);
+  }
+
+  agents(): Promise<{ agent_id: string; registered_seq: number }[]> {
+    return Promise.resolve(this.inhabitants);
+  }
+
+  effects(_: string, after: number, until: number | null, limit: number, filter: Filter = {}): Promise<Page> {
+    const last = Math.min(until ?? this.texts.length, this.texts.length);
+    const effects: Effect[] = [];
+    let through = after;
+    while (through < last && effects.length < limit) {
+      const effect: Effect = JSON.parse(this.texts[through] as string);
+      through += 1;
+      if ((!filter.kind || effect.kind === filter.kind) && (!filter.source || effect.source_id === filter.source)) {
+        effects.push(effect);
+      }
+    }
+    return Promise.resolve({ effects, through, next: through < last ? through : null });
+  }
+
+  async effect(_: string, seq: number): Promise<{ text: string; checksum: string }> {
+    const text = this.texts[seq - 1];
+    if (text === undefined) return missing(`effect ${seq}`);
+    this.chain ??= this.checksums();
+    return { text, checksum: (await this.chain)[seq - 1] as string };
+  }
+
+  consequences(_: string, seq: number): Promise<number[]> {
+    const effects = this.texts.slice(seq).map((text): Effect => JSON.parse(text));
+    return Promise.resolve(effects.filter((each) => each.caused_by === seq).map((each) => each.global_seq));
+  }
+
+  block(_: string, agent: string | null, from: number): Promise<BlockData> {
+    const found = this.blocks.get(place(agent, from));
+    return found === undefined ? missing("this moment") : Promise.resolve(found);
+  }
+
+  coarse(): Promise<BlockData> {
+    return missing("a coarse level");
+  }
+
+  density(): Promise<Bin[]> {
+    return Promise.resolve(this.bins);
+  }
+
+  search(_: string, q: string, filter: Filter, told: Search): Promise<boolean> {
+    const wanted = q.toLowerCase();
+    let hits = 0;
+    for (let seq = this.texts.length; seq > 0 && hits < 200; seq--) {
+      const { kind, source_id, payload }: Effect = JSON.parse(this.texts[seq - 1] as string);
+      const excerpt = JSON.stringify(payload);
+      if ((filter.kind && kind !== filter.kind) || (filter.source && source_id !== filter.source)) continue;
+      if (!excerpt.toLowerCase().includes(wanted)) continue;
+      told.hit({ global_seq: seq, kind, source_id, excerpt });
+      hits += 1;
+    }
+    return Promise.resolve(hits < 200);
+  }
+
+  compare(): Promise<Obj> {
+    return missing("another world");
+  }
+
+  log(): Blob {
+    return new Blob(this.texts.map((text) => `${text}\n`));
+  }
+
+  follow(): () => void {
+    return () => undefined;
+  }
+
+  private keep(agent: string | null, data: BlockData): void {
+    this.blocks.set(place(agent, data.key), data);
+  }
+
+  private async checksums(): Promise<string[]> {
+    const [encoder, hash] = [new TextEncoder(), bestHash()];
+    const found: string[] = [];
+    for (const text of this.texts) found.push(hex(await hash(encoder.encode((found.at(-1) ?? "") + text))));
+    return found;
+  }
+}
+
+function place(agent: string | null, seq: number): string {
+  return `${blockOf(seq)} ${agent === null ? "" : `of ${agent}`}`;
+}

@@ -1,0 +1,31 @@
+"""The files of the console: those that the build made, and the panels of the installed kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from worldledger.kinds import parts
+
+#: Where the build puts its files; the folder is not there where nothing was built.
+BUILT: Final = Path(__file__).parent / "dist"
+
+
+def assets(built: Path = BUILT) -> dict[str, bytes]:
+    """Return the files by name. Raises InvalidKindError if the panel of an installed kind cannot be loaded."""
+    return {**{path.name: path.read_bytes() for path in sorted(built.glob("assets/*"))}, **dict(_panels().values())}
+
+
+def panels() -> Mapping[str, str]:
+    """Return the addresses of the kinds' panels, by the kind. Raises as `assets`."""
+    return {kind: f"/assets/{name}" for kind, (name, _) in _panels().items()}
+
+
+def _panels() -> dict[str, tuple[str, bytes]]:
+    found = {}
+    for kind, panel in parts("panel").items():
+        text = Path(panel).read_bytes()
+        found[kind] = f"panel-{kind}-{sha256(text).hexdigest()[:8]}.js", text
+    return found

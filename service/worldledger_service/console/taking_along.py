@@ -1,0 +1,145 @@
+"""A world as one HTML file: the console and all that it asks of one world, to be opened from a disk without a network.
+
+The file holds the page's script and style, and one text: lines of JSON, compressed, in base64. Each line has one
+member: ``world``, ``agents``, ``density``, ``frames`` and ``views`` (answers of the routes below ``/v1``), ``asset``
+(a script that the page loads later) and ``log`` (a piece of the log as it was hashed, one effect a line).
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import httpx2
+import orjson
+from starlette.types import ASGIApp
+
+from worldledger.errors import SimulationError
+from worldledger_service.console.assets import BUILT, assets, panels
+
+#: Most effects: a browser holds all of them in memory.
+MOST_EFFECTS: Final = 100_000
+#: Bins of the timeline, as the page asks for.
+_BINS: Final = 600
+#: Effects of the log in a line.
+_LOG_AT_ONCE: Final = 5000
+#: Bytes that are encoded at a time: base64 takes them in threes.
+_AT_ONCE: Final = 3 * 65_536
+#: Nothing is loaded from anywhere; what the file holds may run.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'unsafe-inline' blob:; worker-src blob:; style-src 'unsafe-inline'; img-src data:"
+)
+
+#: Asks a route for its answer. Raises NotExportableError where that is no success.
+Ask = Callable[[str], Awaitable[bytes]]
+
+
+class NotExportableError(SimulationError):
+    """A world cannot be put into a page; details: status, that of HTTP."""
+
+    code = "not_exportable"
+
+
+def asking(app: ASGIApp) -> Ask:
+    """Return a function that asks an application in this process. It raises NotExportableError for what is refused."""
+    transport = httpx2.ASGITransport(app=app)
+
+    async def ask(path: str) -> bytes:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            response = await client.get(path)
+        if response.status_code != 200:
+            raise NotExportableError(response.json()["detail"], status=response.status_code)
+        return response.content
+
+    return ask
+
+
+class _Page(NamedTuple):
+    """The page, in two: what comes before the data, and what comes after."""
+
+    before: bytes
+    after: bytes
+
+    @classmethod
+    def of(cls, title: str, built: Path) -> _Page:
+        index = (built / "index.html").read_text(encoding="utf-8")
+        (style,) = re.findall(r'href="/assets/([^"]+\.css)"', index)
+        (script,) = re.findall(r'src="/assets/([^"]+\.js)"', index)
+        styles, program = ((built / "assets" / name).read_text(encoding="utf-8") for name in (style, script))
+        named = html.escape(orjson.dumps(panels()).decode())
+        # Within an element of script, only its end would end it; "<!--" would begin something else.
+        program = program.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+        before = (
+            f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f'<meta name="color-scheme" content="light dark">\n<meta name="worldledger-panels" content="{named}">\n'
+            f"<title>{html.escape(title)} · Worldledger</title>\n<style>{styles}</style>\n</head>\n<body>\n"
+            f'<div id="console"></div>\n<script type="application/octet-stream" id="embedded">'
+        )
+        return cls(before.encode(), f'</script>\n<script type="module">{program}</script>\n</body>\n</html>\n'.encode())
+
+
+async def page(ask: Ask, world_id: str, built: Path = BUILT) -> AsyncIterator[bytes]:
+    """Yield the file, piece by piece.
+
+    Raises NotExportableError before the first piece if the console is not built or the world is unknown or too large,
+    and what ``ask`` raises.
+    """
+    if not (built / "index.html").exists():
+        what = "the console is not built here: install the package again where the npm registry can be reached"
+        raise NotExportableError(what, status=404)
+    path = f"/v1/worlds/{quote(world_id, safe='')}"
+    world = await ask(path)
+    head_seq: int = orjson.loads(world)["head_seq"]
+    if head_seq > MOST_EFFECTS:
+        what = f"world {world_id} has {head_seq} effects; a page holds {MOST_EFFECTS} at most"
+        raise NotExportableError(what, status=413)
+    parts = _Page.of(world_id, built)
+    yield parts.before
+    compressed = zlib.compressobj(9, zlib.DEFLATED, 31)
+    waiting = b""
+    async for member, value in _members(ask, path, world, head_seq, built):
+        waiting += compressed.compress(b'{"%b":%b}\n' % (member.encode(), value))
+        whole = len(waiting) // _AT_ONCE * _AT_ONCE
+        if whole:
+            yield base64.b64encode(waiting[:whole])
+            waiting = waiting[whole:]
+    yield base64.b64encode(waiting + compressed.flush())
+    yield parts.after
+
+
+async def _members(ask: Ask, path: str, world: bytes, head_seq: int, built: Path) -> AsyncIterator[tuple[str, bytes]]:
+    yield "world", world
+    agents = await ask(f"{path}/agents?limit=1000")
+    yield "agents", agents
+    yield "density", await ask(f"{path}/density?bins={_BINS}")
+    for name, body in assets(built).items():
+        if name.startswith(("panel-", "verify.worker-")):
+            yield "asset", orjson.dumps({"path": f"/assets/{name}", "text": body.decode()})
+    async for block in _blocks(ask, f"{path}/frames", 1, head_seq):
+        yield "frames", block
+    for agent in orjson.loads(agents)["agents"]:
+        name = quote(agent["agent_id"], safe="")
+        async for block in _blocks(ask, f"{path}/agents/{name}/frames", agent["registered_seq"], head_seq):
+            yield "views", block
+    for after in range(0, head_seq, _LOG_AT_ONCE):
+        until = min(after + _LOG_AT_ONCE, head_seq)
+        yield (
+            "log",
+            orjson.dumps((await ask(f"{path}/effects?after_seq={after}&until_seq={until}&format=ndjson")).decode()),
+        )
+
+
+async def _blocks(ask: Ask, path: str, first: int, last: int) -> AsyncIterator[bytes]:
+    seq: int | None = first
+    while seq is not None:
+        block = await ask(f"{path}?from_seq={seq}&to_seq={last}")
+        yield block
+        seq = orjson.loads(block)["next_from_seq"]
