@@ -25,7 +25,8 @@ function address(made: Metafile, entry: string): string {
 }
 
 await Deno.remove(out, { recursive: true }).catch(() => undefined);
-const worker = await build({ ...common, entryPoints: ["src/core/verify.worker.ts"], metafile: true });
+// A script and no module: a page that was opened from a disk may not run modules as workers.
+const worker = await build({ ...common, format: "iife", entryPoints: ["src/core/verify.worker.ts"], metafile: true });
 const made = await build({
   ...common,
   metafile: true,

@@ -31,9 +31,10 @@ NASTY: dict[str, Any] = {
 
 
 class Site(NamedTuple):
-    """A service that is running."""
+    """A service that is running, and the address of its database."""
 
     url: str
+    database_url: str
 
     def post(self, path: str, body: Any) -> Any:
         """Post JSON, which must be accepted; return the answer."""
@@ -59,7 +60,7 @@ def site(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFa
     done = warm.run(games, env, cwd=folder)
     assert done.returncode == 0, done.stderr
     with serving(folder, env) as address:
-        made = Site(f"http://{address}")
+        made = Site(f"http://{address}", url)
         _fill(made)
         yield made
     servers.drop(server_kind, url)

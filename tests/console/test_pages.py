@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 import pytest
 
+from tests import warm
+from tests.shipping.project import environment
+
 from .conftest import GAME, NASTY, Site, draft
 
 if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
+    from playwright.async_api import Browser, Locator, Page
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -303,3 +310,48 @@ async def test_everything_that_can_be_pressed_has_a_name(page: Page) -> None:
         ).map((each) => each.outerHTML)"""
     )
     assert nameless == []
+
+
+async def test_a_world_is_taken_along_as_one_file(page: Page, browser: Browser, tmp_path: Path) -> None:
+    """The saved file opens from the disk without a network: it moves, shows beliefs, searches and verifies."""
+    await page.goto("/#/w/bazaar?at=live")
+    async with page.expect_download() as saving:
+        await page.get_by_role("link", name="Take along").click()
+    file = tmp_path / "bazaar.html"
+    await (await saving.value).save_as(file)
+    context = await browser.new_context(offline=True)
+    context.set_default_timeout(SECONDS * 1000)
+    alone = await context.new_page()
+    asked: list[str] = []
+    alone.on("request", lambda asking: asked.append(asking.url))
+    await alone.goto(f"{file.as_uri()}#/w/bazaar?at=5&agent=Bea&panes=effects,state,integrity")
+    await expect(state_of(alone, "Belief of Bea")).to_contain_text("as of seq")
+    await expect(alone.locator(".panel").first).to_contain_text("season")
+    await alone.get_by_role("button", name="Verify in this browser").click()
+    await expect(alone.get_by_role("status").filter(has_text="one chain")).to_be_visible()
+    await alone.keyboard.press("End")
+    await expect(state_of(alone).locator(".panel")).to_contain_text("food 4")
+    await alone.keyboard.press("/")
+    await alone.keyboard.type("ate too")
+    await expect(alone.get_by_role("grid", name="Effects found").get_by_role("row")).to_have_count(1)
+    await context.close()
+    assert {url for url in asked if not url.startswith(("file:", "blob:"))} == set()
+
+
+def test_the_command_writes_the_same_file(site: Site, tmp_path: Path) -> None:
+    """`worldledger export html` makes a file with the page and the world; an unknown world makes none."""
+    env = environment(WORLDLEDGER_DATABASE_URL=site.database_url, WORLDLEDGER_HOME=str(tmp_path))
+    file = tmp_path / "game.html"
+    done = warm.run(["export", "html", GAME, "-o", str(file)], env, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = file.read_text()
+    packed = re.search(r'id="embedded">([^<]+)<', text)
+    assert packed is not None
+    members = [json.loads(line) for line in gzip.decompress(base64.b64decode(packed[1])).splitlines()]
+    assert members[0]["world"]["world_id"] == GAME
+    log = httpx2.get(f"{site.url}/v1/worlds/{GAME}/effects?format=ndjson").text
+    assert "".join(member["log"] for member in members if "log" in member) == log
+    assert len(text) < 300_000
+    lost = warm.run(["export", "html", "nowhere", "-o", str(tmp_path / "x.html")], env, cwd=tmp_path)
+    assert lost.returncode == 2
+    assert not (tmp_path / "x.html").exists()

@@ -33,7 +33,7 @@ export function Integrity({ model }: { model: WorldModel }) {
     try {
       const { head_seq: seq, head_checksum: checksum } = await source.world(model.world.world_id);
       turn({ is: "running", effects: 0, of: seq });
-      const made = worker.current = new Worker(loadable(VERIFY_WORKER), { type: "module" });
+      const made = worker.current = new Worker(loadable(VERIFY_WORKER));
       made.onmessage = ({ data }: MessageEvent<Answer>) => {
         if ("progress" in data) turn({ is: "running", effects: data.progress, of: seq });
         else stop();
