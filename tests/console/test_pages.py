@@ -338,7 +338,7 @@ async def test_a_world_is_taken_along_as_one_file(page: Page, browser: Browser, 
     assert {url for url in asked if not url.startswith(("file:", "blob:"))} == set()
 
 
-def test_the_command_writes_the_same_file(site: Site, tmp_path: Path) -> None:
+async def test_the_command_writes_the_same_file(site: Site, tmp_path: Path) -> None:
     """`worldledger export html` makes a file with the page and the world; an unknown world makes none."""
     env = environment(WORLDLEDGER_DATABASE_URL=site.database_url, WORLDLEDGER_HOME=str(tmp_path))
     file = tmp_path / "game.html"
