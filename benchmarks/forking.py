@@ -82,7 +82,7 @@ async def _idle(report: Report, url: str, connection: asyncpg.Connection[asyncpg
     await asyncio.to_thread(command, feed)
     say(f"  first feeding: {time.perf_counter() - start:.1f} s")
     seconds: list[float] = []
-    await connection.execute("vacuum")
+    await connection.execute("vacuum (analyze)")
     before = await connection.fetchval(
         "select sum(pg_relation_size(oid)) from pg_class where relkind in ('r', 'i', 't')"
     )
