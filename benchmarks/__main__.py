@@ -1,7 +1,7 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
 ``python -m benchmarks [appends bulk verification http million states why imports first_views projections agents
-variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing forking]``;
+variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing forking frames]``;
 without names, all of them.
 """
 
@@ -33,6 +33,7 @@ from benchmarks import (
     cookbook,
     first_views,
     forking,
+    frames,
     http,
     imports,
     million,
@@ -49,7 +50,7 @@ from benchmarks.harness import ROUNDS, Report
 ALL = (
     "appends", "bulk", "verification", "http", "million", "states", "why", "imports", "first_views", "projections",
     "agents", "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games",
-    "chess_import", "comparing", "forking",
+    "chess_import", "comparing", "forking", "frames",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -137,6 +138,10 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         forking_url = await _database(url, "forking")
         async with Store.open(forking_url, Settings()) as store:
             await forking.run(report, forking_url, store)
+    if "frames" in names:
+        frames_url = await _database(url, "frames")
+        async with Store.open(frames_url, Settings()) as store:
+            await frames.run(report, frames_url, store)
     if "chess_import" in names:
         await chess_import.run(report, await _database(url, "chess_import"), folder)
     return report

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -77,6 +77,23 @@ class Fold:
             self._note(effect, row[0])
         except Exception as error:
             # Parsed once more: ``effect`` may still be that of the row before, or changed by a handler.
+            raise self._failed(error, row[0], _read(row[1])) from error
+
+    def feed_each(self, rows: Sequence[StoredEffect], seen: Callable[[Effect, Touched], object]) -> None:
+        """Fold stored rows as `feed` does, and call ``seen`` after each: the effect, and what it may have changed.
+
+        The fold's ``seq``, and what the metadata says of the last effect, are set after the last row alone.
+        """
+        if not rows:
+            return
+        _check_order(self.world_id, self.seq, rows)
+        row = rows[0]
+        try:
+            for row in rows:
+                effect = orjson.loads(row[1])
+                seen(effect, self._apply(effect))
+            self._note(effect, row[0])
+        except Exception as error:
             raise self._failed(error, row[0], _read(row[1])) from error
 
     def apply(self, effect: Effect) -> Touched:

@@ -69,9 +69,13 @@ async def block(store: Store, world_id: str, first: int, last: int) -> Frames:
     They end earlier if the effects are large. Raises as `States.fold_at`.
     """
     base = await store.states.base_at(world_id, first)
-    taken = await store.aside.run(partial(take, base.fold, base.checksum))
+
+    def begin() -> tuple[Taken, StateFrames]:
+        taken = take(base.fold, base.checksum)
+        return taken, StateFrames(base.fold, taken.text)
+
+    taken, frames = await store.aside.run(begin)
     keyframe = Keyframe(first, taken, _told(base.fold.state))
-    frames = await store.aside.run(partial(StateFrames, base.fold, taken.text))
     verifier = Verifier(world_id, start=Position(first, base.checksum))
 
     def feed(rows: Sequence[StoredEffect]) -> None:
