@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import structlog
 from fastapi import APIRouter, Depends, Query
@@ -23,6 +23,7 @@ from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import guarded
 from worldledger_service.store import WorldRecord
 from worldledger_service.store.forking import NewFork
+from worldledger_service.store.records import WorldFilter
 
 # -- shapes ------------------------------------------------------------------------------------------------
 
@@ -62,11 +63,28 @@ class NewWorld(genesis.UnforkedWorld):
     fork_of: ForkOf | None = Field(default=None, description="Where it goes on from, if it is a fork.")
 
 
+class WorldChoice(Shape):
+    """A value that worlds can be narrowed down to."""
+
+    value: str | None
+    worlds: int = Field(description="How many worlds it would leave.")
+
+
+class WorldFacets(Shape):
+    """How many worlds each choice of a filter would leave, with the other filters as they are."""
+
+    total: int = Field(description="How many worlds there are with all filters.")
+    live: int = Field(description="How many would be live.")
+    rulesets: list[WorldChoice] = Field(description="Most worlds first; at most 100.")
+    experiments: list[WorldChoice] = Field(description="Likewise; null are worlds without an experiment.")
+
+
 class WorldPage(Shape):
-    """A page of worlds by name."""
+    """A page of worlds."""
 
     worlds: list[WorldRecord]
     next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
+    facets: WorldFacets | None = Field(default=None, description="Where they are asked for.")
     near: Near = None
 
 
@@ -87,6 +105,8 @@ class _WorldRoute(ReadingRoute):
 router = APIRouter(route_class=_WorldRoute, tags=["worlds"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
+#: Seconds since its last effect up to which a world is live.
+_LIVE_SECONDS: Final = 300.0
 #: Worlds are read so many at a time, until a page has this many bytes: configs may be large.
 _AT_ONCE: Final = 100
 _PAGE_BYTES: Final = 4 * 1024 * 1024
@@ -153,7 +173,7 @@ async def _fork(found: Services, body: NewWorld, fork_of: ForkOf) -> Response:
 @router.get(
     "/v1/worlds",
     operation_id="list_worlds",
-    summary="List worlds by name",
+    summary="List worlds",
     response_class=Response,
     responses={
         200: {
@@ -174,21 +194,41 @@ async def list_worlds(
             description="Give the worlds of this experiment only.",
         ),
     ] = None,
-    after: Annotated[Text, Query(max_length=200, description="Give worlds whose names come after this one.")] = "",
+    q: Annotated[
+        Text | None,
+        Query(
+            min_length=1,
+            max_length=200,
+            description="Give the worlds with this in their name or experiment, A-Z without regard to case.",
+        ),
+    ] = None,
+    ruleset: Annotated[
+        Text | None, Query(min_length=1, max_length=200, description="Give the worlds of this ruleset only.")
+    ] = None,
+    live: Annotated[
+        bool | None, Query(description="Give the worlds in which something happened in the last 5 minutes; or others.")
+    ] = None,
+    order: Annotated[
+        Literal["name", "created", "active", "effects"],
+        Query(description="By name; or first those that were made last, were active last, have the most effects."),
+    ] = "name",
+    facets: Annotated[bool, Query(description="Say how many worlds each choice of a filter would leave.")] = False,
+    after: Annotated[Text, Query(max_length=200, description="Give worlds that come after the one of this name.")] = "",
     limit: Limit = None,
 ) -> Response:
-    """Return a page of worlds, sorted by name. A page may be shorter than `limit` when configs are large.
+    """Return a page of worlds, sorted by name unless asked otherwise. Large configs make a page shorter than `limit`.
 
     A world whose row cannot be read is left out, and named in the service's log; `worldledger verify` reports it.
     """
     found = services(request)
+    asked = WorldFilter(q, ruleset, experiment, live, found.clock() - _LIVE_SECONDS)
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)
     texts: list[bytes] = []
     size = 0
     position, more = after, True
     while more and len(texts) < wanted and size < _PAGE_BYTES:
         few = min(wanted - len(texts), _AT_ONCE)
-        records = await found.store.worlds(experiment=experiment, after=position, limit=few + 1)
+        records = await found.store.find_worlds(asked, order=order, after=position, limit=few + 1)
         more = len(records) > few
         for record in records[:few]:
             position = record.world_id
@@ -201,8 +241,16 @@ async def list_worlds(
     headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
     is_empty = experiment is not None and not texts and not after
     guesses = near_member(await found.store.near_experiments(experiment) if is_empty and experiment else [])
-    body = b'{"worlds":[%b],"next_after":%b%b}' % (b",".join(texts), following, guesses)
+    told = b',"facets":%b' % to_json(_facets(await found.store.world_facets(asked))) if facets else b""
+    body = b'{"worlds":[%b],"next_after":%b%b%b}' % (b",".join(texts), following, told, guesses)
     return Response(body, 200, headers, "application/json")
+
+
+def _facets(found: dict[str, list[tuple[str | None, int]]]) -> dict[str, Any]:
+    numbers: dict[str, Any] = {name: found[name][0][1] for name in ("total", "live")}
+    for name in ("rulesets", "experiments"):
+        numbers[name] = [{"value": value, "worlds": worlds} for value, worlds in found[name]]
+    return numbers
 
 
 @router.get(

@@ -13,6 +13,7 @@ from worldledger.canonical import gate
 from worldledger.chain import Finding, Position
 from worldledger.errors import InvalidEffectError, InvalidNameError
 from worldledger.genesis import check_world_name
+from worldledger_service.store.statements import containing
 
 
 class Head(NamedTuple):
@@ -39,6 +40,25 @@ class Receipt(NamedTuple):
     uuid: str
     checksum: str
     replayed: bool = False
+
+
+class WorldFilter(NamedTuple):
+    """Which worlds are looked for; None: any.
+
+    ``text`` is part of the name or the experiment, A-Z without regard to case. ``live`` worlds are those whose last
+    effect came at ``live_since`` (epoch seconds) or later.
+    """
+
+    text: str | None = None
+    ruleset: str | None = None
+    experiment: str | None = None
+    live: bool | None = None
+    live_since: float = 0.0
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the parameters of a statement."""
+        pattern = None if self.text is None else containing(self.text)
+        return pattern, self.ruleset, self.experiment, self.live_since, self.live
 
 
 class WorldRecord(BaseModel):

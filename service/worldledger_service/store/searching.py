@@ -7,7 +7,6 @@ scan soon, and no statement holds a connection for long.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,7 +23,6 @@ _FIRST_SLICE: Final = 256
 _GROWTH: Final = 4
 #: Most characters of a payload before and behind what was found.
 _AROUND: Final = 80
-_SPECIAL: Final = re.compile(r"[\\%_]")
 
 
 class Wanted(NamedTuple):
@@ -67,7 +65,7 @@ async def search(reader: Reader, world_id: str, wanted: Wanted) -> AsyncGenerato
     A-Z are found without regard to case; all other characters are looked for as they are.
     """
     needle = canonical_json(wanted.text)[1:-1].decode()
-    pattern = f"%{_SPECIAL.sub(lambda found: chr(92) + found[0], needle)}%"
+    pattern = statements.containing(needle)
     statement = statements.SEARCH_NEWEST if wanted.newest_first else statements.SEARCH_OLDEST
     low, high, left, size = wanted.after, wanted.until, wanted.limit, _FIRST_SLICE
     while low < high:

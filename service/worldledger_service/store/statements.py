@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,14 @@ if TYPE_CHECKING:
 
     from worldledger_service.database.engine import PooledConnection
     from worldledger_service.store.sealing import Group
+
+
+_SPECIAL = re.compile(r"[\\%_]")
+
+
+def containing(text: str) -> str:
+    """Return the pattern that is like every text with this one in it."""
+    return f"%{_SPECIAL.sub(lambda found: chr(92) + found[0], text)}%"
 
 
 # -- append ------------------------------------------------------------------------------------------------
@@ -174,6 +183,50 @@ where w.world_id > $1 order by w.world_id limit $2
 EXPERIMENT_WORLDS = f"""
 select {WORLD_COLUMNS} from worlds w left join heads h using (world_id)
 where w.experiment = $3 and w.world_id > $1 order by w.world_id limit $2
+"""
+
+#: Which worlds are looked for: a pattern that the name or the experiment is like ($1), the ruleset ($2), the experiment
+#: ($3), and whether the last effect came at a time ($4, epoch seconds) or later ($5); null: any.
+_LIKE = '($1::text is null or w.world_id collate "C" ilike $1 or w.experiment collate "C" ilike $1)'
+_OF_RULESET = "($2::text is null or w.ruleset = $2)"
+_OF_EXPERIMENT = "($3::text is null or w.experiment = $3)"
+_IS_LIVE = "($5::bool is null or (coalesce(h.wall_time, 0) >= $4::float8) = $5)"
+_FOUND_WORLDS = f"""
+select {WORLD_COLUMNS} from worlds w left join heads h using (world_id)
+where {_LIKE} and {_OF_RULESET} and {_OF_EXPERIMENT} and {_IS_LIVE} and ($6 = '' or {{after}})
+order by {{order}} w.world_id limit $7
+"""
+
+
+def _worlds_by(key: str) -> str:
+    """Return the statement for the worlds with the greatest value of a key first."""
+    of_last = f"(select {key} from worlds w left join heads h using (world_id) where w.world_id = $6)"
+    after = f"({key} < {of_last} or ({key} = {of_last} and w.world_id > $6))"
+    return _FOUND_WORLDS.format(after=after, order=f"{key} desc,")
+
+
+#: A page of the worlds that are looked for, in an order: those after a world ($6, '' for the first page), at most $7.
+WORLDS_BY = {
+    "name": _FOUND_WORLDS.format(after="w.world_id > $6", order=""),
+    "created": _worlds_by("w.created_at"),
+    "active": _worlds_by("coalesce(h.wall_time, 0)"),
+    "effects": _worlds_by("coalesce(h.head_seq, 0)"),
+}
+
+#: How many worlds there are of each ruleset, of each experiment, and live ones, each among those that the other filters
+#: leave; and how many in all.
+WORLD_FACETS = f"""
+with found as materialized (
+    select w.ruleset, w.experiment, {_OF_RULESET} as a, {_OF_EXPERIMENT} as b, {_IS_LIVE} as c,
+           coalesce(h.wall_time, 0) >= $4::float8 as live
+    from worlds w left join heads h using (world_id) where {_LIKE})
+(select 'rulesets' as facet, ruleset as value, count(*) as worlds from found where b and c
+ group by ruleset order by worlds desc, ruleset limit 100)
+union all
+(select 'experiments', experiment, count(*) as worlds from found where a and c
+ group by experiment order by worlds desc, experiment limit 100)
+union all (select 'live', null, count(*) from found where a and b and live)
+union all (select 'total', null, count(*) from found where a and b and c)
 """
 
 # -- reading -----------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ from worldledger_service.store.import_snapshots import ImportSnapshots
 from worldledger_service.store.lineage import read_fork_point
 from worldledger_service.store.outages import Outages, is_worth_retrying, retrying
 from worldledger_service.store.reader import Reader, storable
-from worldledger_service.store.records import Head, WorldRecord
+from worldledger_service.store.records import Head, WorldFilter, WorldRecord
 from worldledger_service.store.rerunning import Asked, RecordedTimes, Report, Rerun
 from worldledger_service.store.sealing import Sealer
 from worldledger_service.store.snapshots import SnapshotRecord
@@ -551,6 +551,28 @@ class Store:
         else:
             rows = await self.reader.fetch(statements.EXPERIMENT_WORLDS, after, limit, experiment)
         return [WorldRecord.of(row) for row in rows]
+
+    async def find_worlds(
+        self, wanted: WorldFilter, *, order: str = "name", after: str = "", limit: int = 100
+    ) -> list[WorldRecord | Finding]:
+        """Return a page of the worlds that are looked for, after one of them; a finding for each that cannot be read.
+
+        ``order``: by "name", or first those that were "created" last, were "active" last or have the most "effects".
+        """
+        if order == "name" and (wanted.text, wanted.ruleset, wanted.live) == (None, None, None):
+            return await self.worlds(experiment=wanted.experiment, after=after, limit=limit)
+        rows = await self.reader.fetch(statements.WORLDS_BY[order], *wanted.arguments(), after, limit)
+        return [WorldRecord.of(row) for row in rows]
+
+    async def world_facets(self, wanted: WorldFilter) -> dict[str, list[tuple[str | None, int]]]:
+        """Return how many worlds each choice of a filter would leave: value and number of "rulesets", "experiments".
+
+        "live" and "total" have one number each. At most 100 choices are returned, those with the most worlds.
+        """
+        found: dict[str, list[tuple[str | None, int]]] = {"rulesets": [], "experiments": [], "live": [], "total": []}
+        for row in await self.reader.fetch(statements.WORLD_FACETS, *wanted.arguments()):
+            found[row["facet"]].append((row["value"], row["worlds"]))
+        return found
 
     async def fork_points(self, world_ids: Sequence[str]) -> dict[str, ForkPoint | Finding]:
         """Return where those of the worlds begin that are forks; a finding where that cannot be read."""

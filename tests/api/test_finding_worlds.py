@@ -1,0 +1,116 @@
+"""Finding worlds: filters, orders, and how many worlds each choice would leave."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+from unittest import mock
+
+import httpx2
+import pytest
+import pytest_asyncio
+from worldledger_service.api.context import Services
+
+from .helpers import draft, problem
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+#: name, ruleset, experiment, effects, and minutes since the last effect.
+WORLDS = [
+    ("Alpha-1", "sandbox", "trial%1", 3, 0),
+    ("alpha-2", "sandbox", "trial%1", 9, 10),
+    ("beta_1", "sandbox", None, 5, 1),
+    ("beta-2", "social_rl", "alphabet", 1, 60),
+    ("gamma", "social_rl", None, 1, 2),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def town(shared_client: httpx2.AsyncClient, shared_app: Any) -> str:
+    """Make the worlds of `WORLDS` as of now; return the name of none."""
+    services: Services = shared_app.state.services
+    now = services.clock()
+    ages = {name: minutes * 60.0 for name, _, _, _, minutes in WORLDS}
+    for name, ruleset, experiment, effects, _ in sorted(WORLDS, key=lambda world: -world[4]):
+        with mock.patch.object(services.store, "_clock", lambda name=name: now - ages[name]):
+            body = {"world_id": name, "ruleset": ruleset, "experiment": experiment}
+            assert (await shared_client.post("/v1/worlds", json=body)).status_code == 201
+            if effects > 1:
+                drafts = [draft(kind="Walk", payload={}) for _ in range(effects - 1)]
+                response = await shared_client.post(f"/v1/worlds/{name}/effects", json=drafts)
+                assert response.status_code == 201, response.text
+    return "nowhere"
+
+
+async def _names(client: httpx2.AsyncClient, **params: Any) -> list[str]:
+    response = await client.get("/v1/worlds", params=params)
+    assert response.status_code == 200, response.text
+    return [world["world_id"] for world in response.json()["worlds"]]
+
+
+@pytest.mark.usefixtures("town")
+async def test_worlds_are_narrowed_down(client: httpx2.AsyncClient) -> None:
+    """By part of the name or experiment, which is no pattern, by ruleset, experiment and whether they are live."""
+    for params, names in (
+        ({"q": "ALPHA"}, ["Alpha-1", "alpha-2", "beta-2"]),
+        ({"q": "l%1"}, ["Alpha-1", "alpha-2"]),
+        ({"q": "a_1"}, ["beta_1"]),
+        ({"q": "%"}, ["Alpha-1", "alpha-2"]),
+        ({"ruleset": "social_rl"}, ["beta-2", "gamma"]),
+        ({"ruleset": "social_rl", "q": "alpha"}, ["beta-2"]),
+        ({"experiment": "trial%1", "live": "true"}, ["Alpha-1"]),
+        ({"live": "true"}, ["Alpha-1", "beta_1", "gamma"]),
+        ({"live": "false"}, ["alpha-2", "beta-2"]),
+        ({"ruleset": "poker"}, []),
+    ):
+        assert await _names(client, **params) == names, params
+
+
+@pytest.mark.usefixtures("town")
+async def test_worlds_have_several_orders(client: httpx2.AsyncClient) -> None:
+    """By name, or the newest, the most active or the largest first; pages go on behind a world's name in each."""
+    for order, names in (
+        ("name", ["Alpha-1", "alpha-2", "beta-2", "beta_1", "gamma"]),
+        ("active", ["Alpha-1", "beta_1", "gamma", "alpha-2", "beta-2"]),
+        ("created", ["Alpha-1", "beta_1", "gamma", "alpha-2", "beta-2"]),
+        ("effects", ["alpha-2", "beta_1", "Alpha-1", "beta-2", "gamma"]),
+    ):
+        assert await _names(client, order=order) == names, order
+        for limit in (1, 2, 3):
+            found: list[str] = []
+            after: str | None = ""
+            while after is not None:
+                params: dict[str, Any] = {"order": order, "limit": limit, "after": after, "q": "a"}
+                page = (await client.get("/v1/worlds", params=params)).json()
+                found += [world["world_id"] for world in page["worlds"]]
+                after = page["next_after"]
+            assert found == names, (order, limit)
+
+
+@pytest.mark.usefixtures("town")
+async def test_facets_count_what_each_choice_would_leave(client: httpx2.AsyncClient) -> None:
+    """A facet is counted with all filters but its own; the total with all. Pages do not matter."""
+    filters = {"q": "alpha", "ruleset": "sandbox", "experiment": "trial%1", "live": "true"}
+    for chosen in itertools.chain.from_iterable(itertools.combinations(filters, size) for size in range(4)):
+        params = {name: filters[name] for name in chosen}
+        facets = (await client.get("/v1/worlds", params={**params, "facets": "true", "limit": "1"})).json()["facets"]
+        assert facets["total"] == len(await _names(client, **params))
+        for name, facet in (("ruleset", "rulesets"), ("experiment", "experiments")):
+            others = {other: value for other, value in params.items() if other != name}
+            counts = {each["value"]: each["worlds"] for each in facets[facet]}
+            assert [each["worlds"] for each in facets[facet]] == sorted(counts.values(), reverse=True)
+            assert sum(counts.values()) == len(await _names(client, **others))
+            for value, worlds in counts.items():
+                if value is not None:
+                    assert worlds == len(await _names(client, **{**others, name: value}))
+        assert facets["live"] == len(await _names(client, **{**params, "live": "true"}))
+    assert "facets" not in (await client.get("/v1/worlds")).json()
+
+
+@pytest.mark.usefixtures("town")
+async def test_what_cannot_be_asked_for(client: httpx2.AsyncClient) -> None:
+    """An order that there is not, or a world's name that is none, is told or finds nothing."""
+    problem(await client.get("/v1/worlds?order=size"), 422, "invalid_parameter", parameter="order")
+    problem(await client.get("/v1/worlds?q="), 422, "invalid_parameter", parameter="q")
+    problem(await client.get("/v1/worlds?live=perhaps"), 422, "invalid_parameter", parameter="live")
+    assert await _names(client, order="active", after="nowhere") == []
