@@ -21,9 +21,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from worldledger.errors import SimulationError
 from worldledger_service.api.answers import IMMUTABLE, REVALIDATE, not_modified
 from worldledger_service.console.assets import BUILT, assets, panels
-from worldledger_service.console.taking_along import NotExportableError, asking
+from worldledger_service.console.taking_along import asking
 from worldledger_service.console.taking_along import page as page_of
 
 #: No script, style, picture or connection but the service's own, and no page of others around this one.
@@ -101,7 +102,7 @@ def routes(built: Path = BUILT) -> list[BaseRoute]:
         pieces = page_of(asking(request.app), world_id, built)
         try:
             first = await anext(pieces)
-        except NotExportableError as error:
+        except SimulationError as error:
             raise HTTPException(error.details["status"], error.message) from error
         headers = {
             **_HEADERS,

@@ -36,25 +36,19 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; worker-src blob:; style-src 'unsafe-inline'; img-src data:"
 )
 
-#: Asks a route for its answer. Raises NotExportableError where that is no success.
+#: Asks a route for its answer. Raises SimulationError where that is no success.
 Ask = Callable[[str], Awaitable[bytes]]
 
 
-class NotExportableError(SimulationError):
-    """A world cannot be put into a page; details: status, that of HTTP."""
-
-    code = "not_exportable"
-
-
 def asking(app: ASGIApp) -> Ask:
-    """Return a function that asks an application in this process. It raises NotExportableError for what is refused."""
+    """Return a function that asks an application in this process. It raises SimulationError for what is refused."""
     transport = httpx2.ASGITransport(app=app)
 
     async def ask(path: str) -> bytes:
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             response = await client.get(path)
         if response.status_code != 200:
-            raise NotExportableError(response.json()["detail"], status=response.status_code)
+            raise SimulationError(response.json()["detail"], status=response.status_code)
         return response.content
 
     return ask
@@ -89,18 +83,18 @@ class _Page(NamedTuple):
 async def page(ask: Ask, world_id: str, built: Path = BUILT) -> AsyncIterator[bytes]:
     """Yield the file, piece by piece.
 
-    Raises NotExportableError before the first piece if the console is not built or the world is unknown or too large,
-    and what ``ask`` raises.
+    Raises SimulationError with a detail ``status``, that of HTTP: before the first piece if the console is not built or
+    the world is unknown or too large.
     """
     if not (built / "index.html").exists():
         what = "the console is not built here: install the package again where the npm registry can be reached"
-        raise NotExportableError(what, status=404)
+        raise SimulationError(what, status=404)
     path = f"/v1/worlds/{quote(world_id, safe='')}"
     world = await ask(path)
     head_seq: int = orjson.loads(world)["head_seq"]
     if head_seq > MOST_EFFECTS:
         what = f"world {world_id} has {head_seq} effects; a page holds {MOST_EFFECTS} at most"
-        raise NotExportableError(what, status=413)
+        raise SimulationError(what, status=413)
     parts = _Page.of(world_id, built)
     yield parts.before
     compressed = zlib.compressobj(9, zlib.DEFLATED, 31)
