@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from worldledger_chess.arena import Arena, GameNotLiveError, LiveGame, NoSuchGameError, PlayFrom
 from worldledger_chess.arena.arena import session_of
 from worldledger_chess.rules import AgentSpec, validate_game_state
+from worldledger_chess.rules.state import game_continued
 
+from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import InvalidConfigError, WorldExistsError
 from worldledger.genesis import NewWorld
 from worldledger.moments import Moment
+from worldledger.rulesets.base import MalformedEffectError
 
 from .helpers import (
     FOOLS_MATE,
     REPETITION,
     Clock,
     Opening,
+    after,
     attempt,
     effects,
     ended,
@@ -24,7 +29,9 @@ from .helpers import (
     of_players,
     played,
     refused,
+    rule_of,
     wait_for,
+    watched,
 )
 
 
@@ -156,3 +163,41 @@ async def test_a_fork_goes_on_elsewhere(opening: Opening) -> None:
     assert again.state.move_history[:11] == first.state.move_history[:11]
     assert again.state.move_history[:9] == parent.state.move_history[:9]
     assert arena.driven
+
+
+async def test_who_watches_a_fork_is_told_of_it_alone(arena: Arena, game_id: str) -> None:
+    """Events begin with the position and the players of the fork; moves of before are not told again."""
+    await played(await arena.create(new_game(game_id=game_id)), FOOLS_MATE)
+    game = await arena.create(others(), PlayFrom(game_id, at(1)))
+    await attempt(game, "y", "d7d5")
+    begun, move = [event.data for event in await watched(game, most=2)]
+    assert (begun["type"], begun["white"]["agent_id"], begun["black"]["name"]) == ("game_started", "x", "Yu")
+    assert begun["fen"] == after(FOOLS_MATE[:1]).fen()
+    assert (move["type"], move["ply"], move["agent_id"]) == ("move_made", 2, "y")
+
+
+async def test_a_game_of_chess960_is_played_on(arena: Arena, game_id: str) -> None:
+    """The variant and the position are those of the game, castling rights included."""
+    fen = "1rk5/8/8/8/8/8/8/1RK3R1 w BGb - 0 1"
+    await played(await arena.create(new_game(game_id=game_id, fen=fen, chess960=True)), ("c1g1",))
+    game = await arena.create(others(), PlayFrom(game_id))
+    assert (await attempt(game, "y", "c8b8")).accepted
+    assert game.board == after(("c1g1", "c8b8"), fen, chess960=True)
+    assert game.state.variant == "chess960"
+
+
+async def test_only_the_service_lets_others_go_on(arena: Arena, game_id: str) -> None:
+    """A client cannot say that other agents go on with a game; a log that has it from one is folded without it."""
+    game = await arena.create(new_game(game_id=game_id))
+    draft: EffectDraft = {
+        "kind": "GameContinued",
+        "payload": {"agents": {"white": "b", "black": "w"}},
+        "source_id": "w",
+        "schema_version": "1.0.0",
+    }
+    log = await arena._store.log(game_id)
+    assert await rule_of(log.append(draft)) == "not_for_clients"
+    state = game.record._fold.state.copy_deep()
+    with pytest.raises(MalformedEffectError):
+        game_continued(state, cast("Effect", {**draft, "wall_time": 1.0}))
+    assert state.entities == game.record.entities
