@@ -53,6 +53,7 @@ __all__ = [
     "QueueClosedError",
     "QuotaExceededError",
     "RateLimitedError",
+    "ReadOnlyWorldError",
     "RecoveryAction",
     "RequestConflictError",
     "RerunConflictError",
@@ -238,6 +239,12 @@ class ParentMissingError(SimulationError):
     """A fork goes on from an effect of its parent that is not in this database; details: ``parent``, ``global_seq``."""
 
     code = "parent_missing"
+
+
+class ReadOnlyWorldError(SimulationError):
+    """Only the beginning of a world is here, imported along with a fork of it: nothing is appended; ``head_seq``."""
+
+    code = "read_only_world"
 
 
 class RerunConflictError(SimulationError):

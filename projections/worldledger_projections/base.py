@@ -141,10 +141,17 @@ class Projection(ABC):
       it are handed over.
     - ``needs_state``: `begin` is handed a Fold at the world's cursor, of its own. Without ``kinds`` the projection
       moves it forward itself (``fold.apply(effect)`` for every effect); with ``kinds`` it only begins with it.
+    - ``needs_beginning``: rulesets, of whose worlds `begin` is handed a Fold at their first effect, if it can be had: a
+      fork's has its parent's state.
     - ``append_only``: no key is ever written twice and none deleted, so rows may be copied in.
     - ``published``: people ask a view of the same name in the schema ``analytics``, which has the world's experiment
       besides. What is called otherwise there is named here: a column's name, and the one that says more. None: it is
       not published.
+    - ``has_forks``: whether that view has the rows of forks. Else they are left out, and a second view, with
+      ``_with_forks`` behind its name, has them.
+    - ``inherited_by``: columns; the first of them that is not null is the effect from which on a row stays as it is.
+      The second view gives a fork the rows of its ancestors up to the fork points, too, and marks them. Without
+      columns, it has forks' own rows alone.
     """
 
     name: ClassVar[str]
@@ -159,15 +166,18 @@ class Projection(ABC):
     needs_rows: ClassVar[bool] = False
     newest_by: ClassVar[str | None] = None
     needs_state: ClassVar[bool] = False
+    needs_beginning: ClassVar[frozenset[str]] = frozenset()
     append_only: ClassVar[bool] = False
     published: ClassVar[Mapping[str, str] | None] = _NOTHING
+    has_forks: ClassVar[bool] = False
+    inherited_by: ClassVar[Sequence[str]] = ()
 
     @abstractmethod
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Return the world's fold at its cursor: at the start, or where an earlier runner left it.
 
         ``rows`` are the world's rows so far (those of ``newest_by`` where that is set), in the order of ``columns``,
-        where ``needs_rows``; ``fold`` is there where ``needs_state``.
+        where ``needs_rows``; ``fold`` is there where ``needs_state``, and as ``needs_beginning`` says.
         """
 
 

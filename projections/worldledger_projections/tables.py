@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
 from worldledger_projections.base import ANALYTICS, SCHEMA, Changes, Projection, Row, View
@@ -20,6 +21,18 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]*\Z")
 _NUMBERED: Final = re.compile(r"_[0-9]+\Z")
 #: What the columns of a published view begin with.
 _FIRST: Final = ("world_id", "experiment")
+#: What the name of a published view has behind it that has forks, too.
+WITH_FORKS: Final = "_with_forks"
+#: The condition that leaves out rows of forks; ``{}`` is the table that has the world.
+NO_FORK: Final = "{}.world_id not in (select f.world_id from analytics.forks f)"
+#: The columns that mark rows of before the fork, with their comments.
+INHERITED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "is_inherited": "Whether it is of before the fork, in an ancestor's log.",
+        "inherited_from": "That ancestor, in whose log every seq of the row is a place; null for the world's own.",
+        "generation": "0 for the world's own, 1 for its parent's, and so on.",
+    }
+)
 
 
 class RowError(ValueError):
@@ -233,31 +246,52 @@ def check_definitions(projections: Iterable[Projection]) -> None:
             raise ValueError(f"{what}: the newest rows by {newest[1]} are not found by an index")
         if any("[" in column.type for column in projection.columns):
             raise ValueError(f"{what}: arrays cannot be sent; use json")
-        if any(name not in columns for name in projection.published or ()):
+        if any(name not in columns for name in (*(projection.published or ()), *projection.inherited_by)):
             raise ValueError(f"{what}: it publishes a column that is not there")
 
 
 def further_views(projection: Projection) -> list[View]:
-    """Return a projection's views besides its own, the published one last."""
+    """Return a projection's views besides its own, the published ones last."""
     views: list[View] = [*projection.views]
     if projection.published is not None:
-        views.append(_published(projection, projection.published))
+        views += _published(projection, projection.published)
     return views
 
 
-def _published(projection: Projection, names: Mapping[str, str]) -> View:
-    """Return the view of the schema ``analytics``: the same rows, with the world's experiment behind its name."""
+def _published(projection: Projection, names: Mapping[str, str]) -> list[View]:
+    """Return the views of the schema ``analytics``: the same rows, with the world's experiment behind its name."""
     columns = {column.name: (f"p.{quoted(column.name)}", column.comment) for column in projection.columns}
     columns.setdefault("experiment", ("w.experiment", "The experiment that the world belongs to; null for none."))
     order = [*_FIRST, *(name for name in columns if name not in _FIRST)]
     selected = ", ".join(f"{columns[name][0]} as {quoted(names.get(name, name))}" for name in order)
-    return View(
+    comments = {names.get(name, name): columns[name][1] for name in order}
+    source = f"from {place(projection.name)} p left join public.worlds w on w.world_id = p.world_id"
+    if projection.has_forks:
+        return [View(projection.name, f"select {selected} {source}", projection.comment, (), ANALYTICS, comments)]
+    own = View(
         projection.name,
-        f"select {selected} from {place(projection.name)} p left join public.worlds w on w.world_id = p.world_id",
-        projection.comment,
+        f"select {selected} {source} where {NO_FORK.format('p')}",
+        f"{projection.comment} Forks are left out.",
         schema=ANALYTICS,
-        columns={names.get(name, name): columns[name][1] for name in order},
+        columns=comments,
     )
+    with_forks = f"select {selected} {source}"
+    if projection.inherited_by:
+        known_from = ", ".join(f"p.{quoted(name)}" for name in projection.inherited_by)
+        of_fork = {"world_id": "f.world_id", "experiment": "f.experiment"}
+        inherited = ", ".join(
+            f"{of_fork.get(name, columns[name][0])} as {quoted(names.get(name, name))}" for name in order
+        )
+        with_forks = (
+            f"select {selected}, false as is_inherited, null::text as inherited_from, 0 as generation {source} "
+            f"union all select {inherited}, true, a.ancestor, a.generation from analytics.forks f "
+            f"cross join lateral analytics.ancestry(f.world_id) a join {place(projection.name)} p "
+            f"on p.world_id = a.ancestor and coalesce({known_from}) <= a.until_seq"
+        )
+        comments = {**comments, **INHERITED}
+    what = "what they inherit" if projection.inherited_by else "their own rows"
+    said = f"As {projection.name}, with forks and {what}."
+    return [own, View(f"{projection.name}{WITH_FORKS}", with_forks, said, schema=ANALYTICS, columns=comments)]
 
 
 def place(name: str, schema: str = SCHEMA) -> str:

@@ -16,13 +16,11 @@ from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
 from worldledger.lineage import fork_point
 from worldledger_projections.base import (
-    ANALYTICS,
     WORLD,
     Changes,
     Column,
     Projection,
     Row,
-    View,
     WorldProjection,
     moment,
 )
@@ -118,31 +116,6 @@ class _World(WorldProjection):
         return Changes(upserts=[_row_of(row)])
 
 
-#: Which effects of which worlds are the history of a world.
-_LINEAGE: Final = View(
-    "lineage",
-    """
-    with recursive line as (
-        select world_id, world_id as ancestor, null::bigint as until_seq, parent, parent_seq, 0 as generation
-        from world_summaries
-        union all
-        select l.world_id, s.world_id, l.parent_seq, s.parent, s.parent_seq, l.generation + 1
-        from line l join world_summaries s on s.world_id = l.parent)
-    select world_id, ancestor, until_seq, generation from line
-    """,
-    "The history of each world: its own effects, and those of its ancestors up to the fork points.",
-    schema=ANALYTICS,
-    columns=MappingProxyType(
-        {
-            "world_id": "The name of the world.",
-            "ancestor": "A world whose effects are its history: itself, its parent, its parent's parent …",
-            "until_seq": "The last effect of the ancestor that is; null for the world itself: all of them.",
-            "generation": "0 for the world itself, 1 for its parent, and so on.",
-        }
-    ),
-)
-
-
 class WorldSummaries(Projection):
     """One row for each world, of any ruleset, with what its genesis says and how far it has come."""
 
@@ -174,8 +147,8 @@ class WorldSummaries(Projection):
     )
     key = ("world_id",)
     indexes = (("experiment", "world_id"), ("parent", "world_id"))
-    views = (_LINEAGE,)
     published = MappingProxyType({"first_sim_time": "first_sim_time_s", "last_sim_time": "last_sim_time_s"})
+    has_forks = True
     needs_rows = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:

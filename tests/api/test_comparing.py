@@ -153,3 +153,22 @@ async def test_a_diff_of_two_worlds(client: httpx2.AsyncClient, runs: list[str])
     assert "etag" not in answer.headers
     params = {"from": "head", "to_world": "nowhere"}
     problem(await client.get(f"/v1/worlds/{a}/diff", params=params), 404, "world_not_found")
+
+
+@pytest.mark.parametrize("moments", [False, True])
+async def test_an_answer_that_is_known_is_not_made_again(
+    client: httpx2.AsyncClient, runs: list[str], *, moments: bool
+) -> None:
+    """The ETag holds until one of the places moves; what it names is answered with 304."""
+    a, b = runs[:2]
+    path = f"/v1/compare/moments?a={a}&b={b}@2" if moments else f"/v1/compare?world={a}&world={b}"
+    first = await client.get(path)
+    tag = first.headers["ETag"]
+    assert first.headers["Cache-Control"] == "no-cache"
+    for asked in (tag, f'"other", W/{tag}', "*"):
+        again = await client.get(path, headers={"If-None-Match": asked})
+        assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
+    assert (await client.get(path, headers={"If-None-Match": '"other"'})).content == first.content
+    assert (await client.post(f"/v1/worlds/{a}/effects", json=draft())).status_code == 201
+    moved = await client.get(path, headers={"If-None-Match": tag})
+    assert (moved.status_code, moved.headers["ETag"] == tag) == (200, False)

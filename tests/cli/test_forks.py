@@ -72,7 +72,7 @@ def test_replays_of_forks_agree(on: Cli) -> None:
 
 #: The parent's effect at seq 3 is changed, and the chain computed anew from there on, its head included: by itself it
 #: holds.
-_REWRITTEN = """
+REWRITTEN = """
     do $$ declare previous bytea; row record; begin
         update effects set effect = replace(effect::text, 'figs', 'dates')::json
         where world_id = 'bazaar' and effect::text like '%figs%';
@@ -117,7 +117,7 @@ def test_verify_goes_back_to_the_first_ancestor(on: Cli, line: tuple[str, str]) 
 @pytest.mark.usefixtures("line")
 def test_verify_of_a_fork_finds_a_parent_that_was_rewritten(on: Cli, database_url: str) -> None:
     """A parent that was rewritten, with all of its checksums, verifies by itself; its forks tell, whatever is asked."""
-    tamper(database_url, _REWRITTEN)
+    tamper(database_url, REWRITTEN)
     assert on("verify", "bazaar").code == 0
     result = on("verify", "child")
     assert result.code == 1
@@ -213,7 +213,7 @@ def test_a_past_that_is_there_is_not_imported_again(on: Cli, database_url: str, 
     file = tmp_path / "fork.ndjson"
     on("export", "child", "-o", str(file))
     assert on("import", "log", str(file)).out.startswith("already there, nothing to do: bazaar, 6 effects")
-    tamper(database_url, _REWRITTEN)
+    tamper(database_url, REWRITTEN)
     result = on("import", "log", str(file))
     assert (result.code, result.out) == (2, "")
     assert "a world named 'bazaar' is already there, and its log differs from seq 5 on" in result.err

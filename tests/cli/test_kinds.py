@@ -28,12 +28,12 @@ def test_the_kinds_are_listed(on: Cli) -> None:
     kinds = {kind.pop("kind"): kind for kind in json.loads(on("kind", "list", "--json").out)}
     assert list(kinds) == ["chess", "sandbox", "simulation", "social_rl"]
     ours = {"package": "worldledger", "version": version("worldledger")}
-    views = {"state": "current", "applied": 1, "installed": 1}
+    views = {"state": "current", "applied": 2, "installed": 2}
     assert kinds["sandbox"] == {**ours, "worlds": 2, "views": views, "parts": ["ruleset", "analytics"]}
     assert (kinds["chess"]["worlds"], kinds["chess"]["parts"][:3]) == (0, ["ruleset", "projections", "queries"])
     header, _, sandbox, *_ = on("kind", "list").out.splitlines()
     assert header.split() == ["KIND", "PACKAGE", "VERSION", "WORLDS", "VIEWS", "PARTS"]
-    assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "1", "ruleset,", "analytics"]
+    assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "2", "ruleset,", "analytics"]
 
 
 def test_the_views_of_a_kind_are_dropped(on: Cli) -> None:
@@ -46,7 +46,7 @@ def test_the_views_of_a_kind_are_dropped(on: Cli) -> None:
     assert first.startswith("dropped the views of sandbox: entity_created, ")
     assert second == "worlds of this kind that are left, with their logs: 1: one"
     (sandbox,) = [line for line in on("kind", "list").out.splitlines() if line.startswith("sandbox ")]
-    assert " none (db upgrade makes version 1) " in sandbox
+    assert " none (db upgrade makes version 2) " in sandbox
     assert on("db", "upgrade").code == 0
     assert on("sql", "select count(*) from speak").code == 0
 

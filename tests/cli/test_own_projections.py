@@ -64,7 +64,7 @@ def test_its_life(on: Cli, folder: Path, database_url: str) -> None:
     assert odd_views(on(*CHECK, *OWN)) == []
     assert odd_views(on(*CHECK)) == [
         f"view {name}: unexpected, or of a projection that is not known here (--projection names one)"
-        for name in ("analytics.words", "projections.words")
+        for name in ("analytics.words", "analytics.words_with_forks", "projections.words")
     ]
 
     sql(database_url, "update projections.words_1 set words = 99 where global_seq = 2")

@@ -53,6 +53,26 @@ def _but_read(page: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("cup")
+def test_forks_are_left_out(on: Cli) -> None:
+    """A report of an experiment is as if it had no forks, and says how many there are; of forks alone there is none."""
+    assert on("project", "--once").code == 0
+    before = json.loads(on("report", "cup", "--json").out)
+    game = json.loads(on("worlds", "--experiment", "cup", "--json").out)[0]["world_id"]
+    assert on("fork", game, "--at", "ply:2", "--as", "one").code == 0
+    assert on("fork", game, "--at", "ply:1", "--as", "two", "--experiment", "what-if").code == 0
+    assert on("project", "--once").code == 0
+    after = json.loads(on("report", "cup", "--json").out)
+    (told,) = [note for section in after["sections"] for note in section["notes"] if "left out" in note]
+    assert told.startswith("1 fork is left out of everything here")
+    for section in after["sections"]:
+        section["notes"] = [note for note in section["notes"] if note != told]
+    assert {**after, "read_at": None} == {**before, "read_at": None}
+    refused = on("report", "what-if", "--json")
+    assert refused.code == 2
+    assert "experiment 'what-if' has 1 fork and no other world; a report leaves forks out" in refused.err
+
+
+@pytest.mark.usefixtures("cup")
 def test_what_is_behind_is_named(on: Cli, database_url: str, tmp_path: Path) -> None:
     """Where projections lack something of the experiment it is said which, and the report is made all the same."""
     assert on("project", "--once").code == 0

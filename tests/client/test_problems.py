@@ -68,6 +68,7 @@ SAMPLES: list[SimulationError] = [
     errors.ValidatorError("it failed", req_id="r1", agent_id="alice"),
     errors.WorldExistsError("is there", world_id="town"),
     errors.ParentMissingError("goes on from what is not here", world_id="town", parent="city", global_seq=7),
+    errors.ReadOnlyWorldError("is a beginning alone", world_id="town", head_seq=7),
     errors.RerunConflictError("was written to", world_id="town", global_seq=7),
     errors.NotComparableError("are of different kinds", rulesets=["chess", "sandbox"]),
     errors.WorldNotFoundError("is not there", world_id="town"),

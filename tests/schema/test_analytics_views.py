@@ -39,7 +39,7 @@ OF_KINDS: list[ViewOfKind] = [
 NAMES = {view.name for view in VIEWS} | {view.name for view in OF_KINDS}
 
 #: Of which a row is none of a world's.
-NO_WORLDS = {"experiments", "projections"}
+NO_WORLDS = {"experiments", "experiments_with_forks", "projections"}
 
 #: What may stand where something else is expected; nothing that the write gate refuses.
 ODD = [None, True, False, 0, -7, 2**53 - 1, 1.5, 1e300, 5e-324, 1e-7, "", "7", "true", "2026-02-30T25:61:00Z",

@@ -269,4 +269,10 @@ async def test_owner_owns_everything(database_url: str) -> None:
         )
         assert [row[0] for row in owners] == ["worldledger_owner"]
         tables = await connection.fetch("select tablename from pg_tables where schemaname = 'public'")
-        assert {row["tablename"] for row in tables} == {*TABLES, *DERIVED, "alembic_version", "kind_analytics"}
+        assert {row["tablename"] for row in tables} == {
+            *TABLES,
+            *DERIVED,
+            "alembic_version",
+            "kind_analytics",
+            "prefixes",
+        }

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from worldledger_projections.base import ANALYTICS
 from worldledger_projections.registry import known
-from worldledger_projections.tables import further_views
+from worldledger_projections.tables import WITH_FORKS, further_views
 from worldledger_service.database import catalogue
 from worldledger_service.database.analytics.cookbook import queries
 from worldledger_service.database.analytics.views import SYSTEM, VIEWS
@@ -94,9 +94,9 @@ def views_table() -> list[str]:
     kinds = {*_kinds()}
     for name, view in sorted(of_the_log().items()):
         if name not in kinds:
-            rows.append(f"| [`{name}`](#{name}) | the log | {_cell(view.says)} |")
+            rows.append(f"| [`{name}`](#{name.removesuffix(WITH_FORKS)}) | the log | {_cell(view.says)} |")
     for name, view in sorted(of_projections().items()):
-        rows.append(f"| [`{name}`](#{name}) | the projection | {_cell(view.says)} |")
+        rows.append(f"| [`{name}`](#{name.removesuffix(WITH_FORKS)}) | the projection | {_cell(view.says)} |")
     return rows
 
 
@@ -119,7 +119,7 @@ def common_table() -> list[str]:
 
 def _sections(views: dict[str, ViewTold]) -> Iterator[str]:
     kinds = {*_kinds()}
-    for number, (name, view) in enumerate(sorted(views.items())):
+    for number, (name, view) in enumerate(sorted((n, v) for n, v in views.items() if not n.endswith(WITH_FORKS))):
         yield from ([] if number == 0 else [""])
         yield from (f"### {name}", "", _cell(view.says), "", *_HEAD)
         for column in view.columns:

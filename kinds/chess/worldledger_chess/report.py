@@ -40,7 +40,7 @@ select agent_id, sum(games_played)::bigint as games, sum(games_won)::bigint as w
        sum(total_moves)::bigint as moves, sum(illegal_moves_attempted)::bigint as illegal,
        count(*) over () as players
 from analytics.agent_stats
-where experiment = $1 and not is_fork
+where experiment = $1
 group by agent_id
 order by games desc, agent_id
 limit $2
@@ -51,7 +51,7 @@ ILLEGAL: Final = """
 select agent_id, sum(illegal_moves_attempted)::bigint as illegal, sum(total_moves)::bigint as moves,
        sum(games_played)::bigint as games, count(*) over () as players
 from analytics.agent_stats
-where experiment = $1 and not is_fork
+where experiment = $1
 group by agent_id
 having sum(illegal_moves_attempted) > 0
 order by illegal desc, agent_id
@@ -122,7 +122,7 @@ _START: Final = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 _STATS: Final = """
 select agent_id, sum(games_played), sum(games_won)
 from analytics.agent_stats
-where experiment = $1 and not is_fork"""
+where experiment = $1"""
 
 
 async def section(snapshot: Snapshot, experiment: str) -> Section:

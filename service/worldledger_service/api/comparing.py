@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import APIRouter, Depends, Query
@@ -12,15 +16,18 @@ from starlette.responses import Response
 
 from worldledger.comparing import MOST_WORLDS
 from worldledger.drafts import MAX_WORD
+from worldledger.errors import UnknownRulesetError
 from worldledger.moments import AUTO, HEAD, UnreadableMomentError, parse_place
-from worldledger_service.api.answers import REVALIDATE
+from worldledger.rulesets import load_ruleset
+from worldledger_service.api.answers import REVALIDATE, not_modified
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, json_of, problems
+from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, header, json_of, problems
 from worldledger_service.api.parameters import NAMED, Text, known, once
 from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.comparing import Wanted, compare
 from worldledger_service.runtime.moments import Place, side_by_side
+from worldledger_service.store import WorldRecord
 
 # -- shapes ------------------------------------------------------------------------------------------------
 
@@ -207,6 +214,7 @@ class ComparedMoments(Shape):
 
 # -- routes -------------------------------------------------------------------------------------------------
 
+_TAG: Final = header("Stands for the places in the chains, and the versions of the ruleset and of this program.")
 #: Parameters that may stand more than once.
 _SEVERAL = frozenset({"world", "ignore"})
 
@@ -230,7 +238,8 @@ router = APIRouter(route_class=ReadingRoute, tags=["states"])
     response_class=Response,
     dependencies=[Depends(_once)],
     responses={
-        200: {**json_of(Comparison), "description": "The runs side by side."},
+        200: {**json_of(Comparison), "description": "The runs side by side.", "headers": {"ETag": _TAG}},
+        304: {"description": "The heads are those that If-None-Match names; nothing was read."},
         **problems(404, 422, 503),
     },
 )
@@ -266,12 +275,16 @@ async def compare_worlds(
     """Return the first effects in which runs of one kind differ, two by two, and their measures side by side.
 
     Of two runs the answer also has their states and effects after that. Both logs are read, so large worlds take as
-    long as it takes to read them. Every answer is of the heads that it names.
+    long as it takes to read them. Every answer is of the heads that it names, and its ETag stands for them.
     """
     found = services(request)
     records = [await found.store.world(name) for name in world]
+    headers = _validators((record, record.head_seq, record.head_checksum) for record in records)
+    unchanged = not_modified(request, headers)
+    if unchanged is not None:
+        return unchanged
     answer = await compare(found.store, records, Wanted(by, ignore or (), view, group))
-    return _answer(answer)
+    return _answer(answer, headers)
 
 
 @router.get(
@@ -281,7 +294,12 @@ async def compare_worlds(
     response_class=Response,
     dependencies=[Depends(once)],
     responses={
-        200: {**json_of(ComparedMoments), "description": "Where the states differ or, of an agent, the views."},
+        200: {
+            **json_of(ComparedMoments),
+            "description": "Where the states differ or, of an agent, the views.",
+            "headers": {"ETag": _TAG},
+        },
+        304: {"description": "The moments are those that If-None-Match names; nothing was folded."},
         **problems(404, 422, 503),
     },
 )
@@ -300,7 +318,11 @@ async def compare_moments(
     """
     found = services(request)
     places = [await _place(found, name, text) for name, text in (("a", a), ("b", b))]
-    return _answer(await side_by_side(found.store, *places, agent=agent, truth=truth))
+    headers = _validators([(place.record, place.seq, await _checksum(found, place)) for place in places])
+    unchanged = not_modified(request, headers)
+    if unchanged is not None:
+        return unchanged
+    return _answer(await side_by_side(found.store, *places, agent=agent, truth=truth), headers)
 
 
 async def _place(found: Services, name: str, text: str) -> Place:
@@ -312,5 +334,36 @@ async def _place(found: Services, name: str, text: str) -> Place:
     return Place(*await found.store.states.place_at(record, moment or HEAD))
 
 
-def _answer(found: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(found), 200, {"Cache-Control": REVALIDATE}, "application/json")
+async def _checksum(found: Services, place: Place) -> str:
+    if place.seq == place.record.head_seq:
+        return place.record.head_checksum
+    return (await found.store.reader.effect(place.record.world_id, place.seq)).checksum.hex()
+
+
+def _validators(places: Iterable[tuple[WorldRecord, int, str]]) -> dict[str, str]:
+    """Return the headers of an answer that is made of these places: a checksum stands for all effects up to it.
+
+    How they are folded and compared is the ruleset's and this program's, in their versions.
+    """
+    named = [
+        (record.world_id, seq, checksum, record.ruleset, _version_of(record.ruleset))
+        for record, seq, checksum in places
+    ]
+    digest = sha256(orjson.dumps([_program(), named])).hexdigest()
+    return {"ETag": f'"{digest[:32]}"', "Cache-Control": REVALIDATE}
+
+
+@cache
+def _program() -> str:
+    return version("worldledger")
+
+
+def _version_of(ruleset: str) -> int | None:
+    try:
+        return load_ruleset(ruleset).version
+    except UnknownRulesetError:
+        return None
+
+
+def _answer(found: dict[str, Any], headers: dict[str, str]) -> Response:
+    return Response(orjson.dumps(found), 200, headers, "application/json")

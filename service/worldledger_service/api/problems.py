@@ -305,6 +305,7 @@ _TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.StaleContextError: Answer(409, "The intent was made from too old a view"),
     errors.IntentConflictError: Answer(409, "The intent does not fit the world as it is"),
     errors.WorldExistsError: Answer(409, "The world exists already"),
+    errors.ReadOnlyWorldError: Answer(409, "Only the beginning of the world is here"),
     errors.RerunConflictError: Answer(409, "The fork was written to"),
     errors.ParentMissingError: Answer(409, "The parent of the fork is missing"),
     errors.TamperedError: Answer(500, "The log was tampered with"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from worldledger.errors import FileRefusedError, StoreUnavailableError
+from worldledger.errors import FileRefusedError, ParentMissingError, StoreUnavailableError, TamperedError
 from worldledger_service.cli.connect import Target, target, with_store
 from worldledger_service.cli.moments import Moment, moment_rule, place_of, read_moment, seq_of
 from worldledger_service.cli.naming import find_world, no_effects
@@ -23,6 +23,7 @@ from worldledger_service.cli.output import progress_bar, put, put_bytes, say
 if TYPE_CHECKING:
     from worldledger.chain import Position, StoredEffect
     from worldledger.exports import CheckedExport
+    from worldledger.genesis import NewWorld
     from worldledger_service.store import Store, WorldRecord
 
 
@@ -183,8 +184,9 @@ def import_log(
 
     The whole file is checked before anything is written (one that was truncated or changed is refused, naming the
     line; the exit code is then 1), and a log goes in by one transaction. Where the very same log is there already,
-    nothing is done. The file of a fork has its ancestors' logs up to the fork points: they become worlds of their own,
-    unless those worlds, with the same effects, are there.
+    nothing is done. The file of a fork has its ancestors' logs up to the fork points: they become worlds to which
+    nothing can be appended, unless those worlds, with the same effects, are there. A longer export extends such a
+    beginning, and an export of the world itself makes it whole.
 
     Examples:
         worldledger import log my-world.ndjson
@@ -201,15 +203,33 @@ def import_log(
         if not quiet and not _known(ruleset):
             say(f"the ruleset {ruleset!r} of this world is not installed here; its log is imported all the same")
 
+        cut: list[str] = []
+
         async def work(store: Store) -> None:
             for checked in logs:
-                await _import(store, stream, file, checked, is_prefix=checked is not logs[-1], quiet=quiet)
+                is_prefix = checked is not logs[-1]
+                await _import(store, stream, file, checked, cut, is_prefix=is_prefix, quiet=quiet)
+            if not quiet:
+                await _name_missing(store, logs[0].world)
 
         with_store(where, work)
+        if cut:
+            say(f"{', '.join(cut)} had ended within a request; run `worldledger db repair requests {' '.join(cut)}`")
+
+
+async def _name_missing(store: Store, world: NewWorld) -> None:
+    """Say so if a world that was imported without its ancestors goes on from one that is not here, or another one."""
+    if world.fork_of is not None:
+        from worldledger_service.store.lineage import check_parent  # noqa: PLC0415 - as `check_exports`
+
+        try:
+            await check_parent(store.reader, world.world_id, world.fork_of)
+        except (ParentMissingError, TamperedError) as error:
+            say(error.message)
 
 
 async def _import(
-    store: Store, stream: BinaryIO, file: str, checked: CheckedExport, *, is_prefix: bool, quiet: bool
+    store: Store, stream: BinaryIO, file: str, checked: CheckedExport, cut: list[str], *, is_prefix: bool, quiet: bool
 ) -> None:
     world_id, count = checked.world.world_id, checked.trailer.count
     with progress_bar(f"importing {world_id}", quiet=quiet) as tell:
@@ -219,6 +239,7 @@ async def _import(
             name=file,
             progress=lambda done: tell(done, count, f"{done} effects"),
             is_prefix=is_prefix,
+            cut=lambda: cut.append(world_id),
         )
     what = "imported" if written else "already there, nothing to do:"
     # Before the store is closed, which waits for the world's snapshots.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -201,6 +202,8 @@ _NARROWEST: Final = 8
 COLUMNS: Final = 80
 #: Most columns of the lines that lead to a node of a tree: the rest is for the node.
 _MOST_INDENT: Final = 40
+#: A word with the blanks behind it, or blanks.
+_WORD: Final = re.compile(r"\S+\s*|\s+")
 #: Lines that are written at once.
 _AT_ONCE: Final = 500
 _STYLES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -216,6 +219,35 @@ def put_lines(lines: Iterable[Sequence[Piece]]) -> None:
             _write(waiting)
             waiting = []
     _write(waiting)
+
+
+def put_fitted(lines: Iterable[list[Piece]]) -> None:
+    """Write lines that fit the terminal: those of text are broken between words, rows and branches are cut."""
+    most = screen_width()
+    put_lines(lines if most is None else (fit for line in lines for fit in fitting(line, most)))
+
+
+def fitting(line: list[Piece], most: int) -> Iterator[list[Piece]]:
+    """Return a line as lines of so many columns; a longer word stays whole."""
+    if sum(width(plain(text)) for text, _ in line) <= most:
+        yield line
+    elif line[0][1] == "dim" or line[0][0].startswith(" "):
+        yield cut_line(line, most)
+    else:
+        yield from _broken(line, most)
+
+
+def _broken(line: list[Piece], most: int) -> Iterator[list[Piece]]:
+    begun: list[Piece] = []
+    used = 0
+    for text, style in line:
+        for word in _WORD.findall(plain(text)):
+            if begun and used + width(word.rstrip()) > most:
+                yield begun
+                begun, used = [("  ", "")], 2
+            begun.append((word, style))
+            used += width(word)
+    yield begun
 
 
 def _painted(piece: Piece, *, coloured: bool) -> str:
@@ -295,31 +327,46 @@ def fields(values: Mapping[str, Any], *, but: frozenset[str] = frozenset()) -> l
 def table(rows: Sequence[Sequence[str | Sequence[str]]], *, style: str = "", indent: int = 2) -> Iterator[list[Piece]]:
     """Lay out rows in aligned columns; the last cell of a row is a list of pieces, which may take several lines.
 
-    The first column is shown in ``style``.
+    The first column is shown in ``style``. On a terminal, long texts of columns are cut.
     """
     count = len(rows[0]) - 1 if rows else 0
     widths = [max(width(str(row[column])) for row in rows) for column in range(count)]
+    screen = screen_width()
+    if screen is not None and rows:
+        widest = max(width(piece) for row in rows for piece in _pieces(row[-1]))
+        widths = fitted([*widths, widest], screen - indent, 2)[:-1]
     for row in rows:
         line: list[Piece] = [(" " * indent, "")]
         for column, size in enumerate(widths):
-            text = str(row[column])
+            text = _within(str(row[column]), size)
             line.append((text + " " * (size - width(text) + 2), "" if column else style))
         used = indent + sum(widths) + 2 * len(widths)
         for number, text in enumerate(_filled(row[-1], used)):
             yield [*line, (text, "")] if number == 0 else [(" " * used + text, "")]
 
 
+def _pieces(cell: str | Sequence[str]) -> Sequence[str]:
+    return [cell] if isinstance(cell, str) else cell
+
+
+def _within(text: str, most: int) -> str:
+    """Return a text, cut after so many columns."""
+    return text if width(text) <= most else "".join(piece for piece, _ in cut_line([(text, "")], most))
+
+
 def _filled(pieces: str | Sequence[str], used: int) -> Iterator[str]:
     """Join pieces to lines that fit beside the ``used`` columns, without breaking a piece."""
-    pieces = [pieces] if isinstance(pieces, str) else pieces
+    pieces = _pieces(pieces)
     screen = screen_width()
     room = None if screen is None else max(screen - used, 20)
     line = ""
     for number, piece in enumerate(pieces):
         text = piece if number == len(pieces) - 1 else f"{piece}, "
-        if room is not None and line and width(line) + width(text.rstrip()) > room:
-            yield line
-            line = ""
+        if room is not None:
+            text = _within(piece, room - 1) + text[len(piece) :]
+            if line and width(line) + width(text.rstrip()) > room:
+                yield line
+                line = ""
         line += text
     yield line
 

@@ -39,7 +39,7 @@ from worldledger_service.cli.output import (
     plain,
     progress_bar,
     put_bytes,
-    put_lines,
+    put_fitted,
     shown,
     table,
 )
@@ -97,7 +97,7 @@ def show_state(
             put_bytes(_document(found))
         else:
             row = await store.reader.effect(record.world_id, seq)
-            put_lines(_page(found, read_effect(record.world_id, row), record.head_seq))
+            put_fitted(_page(found, read_effect(record.world_id, row), record.head_seq))
 
     with_store(target(ctx, database_url, home), work)
 
@@ -114,7 +114,7 @@ async def _both_states(store: Store, places: Sequence[tuple[str, Moment]], *, as
         put_bytes(b'{"a": %b, "b": %b}\n' % tuple(_document(state).rstrip() for state in states))
         return
     found = await side_by_side(store, *there)
-    put_lines(_side_by_side(found, found["states"]))
+    put_fitted(_side_by_side(found, found["states"]))
 
 
 def _side_by_side(found: dict[str, Any], differing: dict[str, Any]) -> Iterator[list[Piece]]:
@@ -276,9 +276,9 @@ def show_diff(
             put_bytes(_difference(before, after, patch))
             return
         if not patch_only:
-            put_lines(_tree(before, after, patch))
+            put_fitted(_tree(before, after, patch))
         if not (patch_only or tree_only):
-            put_lines([[], [("JSON Patch (RFC 6902):", "bold")]])
+            put_fitted([[], [("JSON Patch (RFC 6902):", "bold")]])
         if not tree_only:
             put_bytes(_list(patch))
 

@@ -29,7 +29,7 @@ from worldledger_service.cli.output import (
     plain,
     progress_bar,
     put_bytes,
-    put_lines,
+    put_fitted,
     shown,
     table,
 )
@@ -108,11 +108,11 @@ def show_view(
             if as_json:
                 put_bytes(b'{"a":%b,"b":%b}\n' % tuple(text.rstrip() for text in documents))
             else:
-                put_lines(_side_by_side([(found, view) for found, view, _ in seen], truth=truth))
+                put_fitted(_side_by_side([(found, view) for found, view, _ in seen], truth=truth))
         elif as_json:
             put_bytes(documents[0])
         else:
-            put_lines(_page(*seen[0], truth=truth))
+            put_fitted(_page(*seen[0], truth=truth))
 
     with_store(target(ctx, database_url, home), work)
 

@@ -152,6 +152,12 @@ EFFECTS = Table(
         "global_seq",
         postgresql_where=text("""starts_with(effect::text, '{"caused_by":')"""),
     ),
+    # Which worlds are forks, without reading the genesis of every world.
+    Index(
+        "effects_forks_idx",
+        "world_id",
+        postgresql_where=text("global_seq = 1 and json_typeof(effect #> '{payload,fork_of}') = 'object'"),
+    ),
     postgresql_with=_WRITTEN_ONCE,
     comment="The log: every effect of every world, append-only, chained by checksum within its world.",
 )
@@ -408,6 +414,16 @@ OPEN_TICKS = Table(
     # It is locked by each that holds or closes, and written once a tick: the update is HOT and leaves the index alone.
     postgresql_with={"fillfactor": 50},
     comment="The open tick of each world that is ordered by ticks; a copy of what its log says, and its lock.",
+)
+
+# -- worlds of which only the beginning is here -------------------------------------------------------------------
+
+PREFIXES = Table(
+    "prefixes",
+    METADATA,
+    Column("world_id", NAME, nullable=False, comment="The name of the world."),
+    PrimaryKeyConstraint("world_id"),
+    comment="The worlds of which only the beginning is here, imported along with a fork: nothing is appended to them.",
 )
 
 # -- the views that kinds of worlds bring (`worldledger_service.database.analytics.of_kinds`) ----------------------

@@ -20,7 +20,7 @@ from worldledger_projections.folds import Folds, Group, Key, Poison, Target, car
 from worldledger_projections.tables import Table, arrays
 
 from worldledger.chain import StoredEffect
-from worldledger.errors import UnknownRulesetError
+from worldledger.errors import SimulationError, UnknownRulesetError
 from worldledger.protocols import Span
 from worldledger.rulesets import Ruleset
 from worldledger.upcasting import Upcasters
@@ -83,7 +83,10 @@ class Beginnings:
         await self._load_states(target for target in targets if target.table.projection.needs_state)
         by_build: dict[str, list[Target]] = {}
         for target in targets:
-            if target.table.projection.needs_rows and target.seq:
+            projection = target.table.projection
+            if not (projection.needs_state or target.seq) and target.ruleset in projection.needs_beginning:
+                await self._load_beginning(target)
+            if projection.needs_rows and target.seq:
                 by_build.setdefault(target.table.build, []).append(target)
         for together in by_build.values():
             found: dict[str, list[Row]] = {}
@@ -105,6 +108,14 @@ class Beginnings:
         for error in await asyncio.gather(*(work() for _ in range(_AT_ONCE)), return_exceptions=True):
             if error is not None:
                 raise error
+
+    async def _load_beginning(self, target: Target) -> None:
+        try:
+            target.fold = await self._states.fold_at(target.world_id, 0)
+        except SimulationError as error:
+            if is_worth_waiting_for(error):
+                raise
+            log.warning("a world is read without the state that it begins with", error=error.message)
 
     async def _load_state(self, target: Target) -> None:
         try:

@@ -29,7 +29,7 @@ from worldledger_projections.base import (
     find,
 )
 from worldledger_projections.registry import known
-from worldledger_projections.tables import check_definitions
+from worldledger_projections.tables import check_definitions, further_views
 
 from worldledger.aio import Backoff
 from worldledger.errors import WorldNotFoundError
@@ -107,8 +107,7 @@ def projections_of(settings: Settings) -> Mapping[str, Projection]:
     projections = known(settings.own_projections)
     ours = {view.name for view in VIEWS}
     for each in projections.values():
-        names = [each.name] if each.published is not None else []
-        for name in [*names, *(view.name for view in each.views if view.schema == ANALYTICS)]:
+        for name in (view.name for view in further_views(each) if view.schema == ANALYTICS):
             if name in ours:
                 what = f"projection {each.name}: there is a view analytics.{name} already; choose another name"
                 raise InvalidProjectionError(what, projection=each.name)

@@ -69,6 +69,11 @@ async def worlds(snapshot: Snapshot, experiment: str, rulesets: list[Record]) ->
         found = {row["step"]: row["worlds"] for row in await snapshot.rows(queries.EFFECTS_OF_WORLDS, experiment, step)}
         blocks.append(_distribution(step, most, found))
     blocks.append(_heads(largest, count))
+    forks = await snapshot.value(queries.FORKS, experiment)
+    if forks:
+        what = f"{counted(forks, 'fork')} {'is' if forks == 1 else 'are'} left out of everything here, so that nothing "
+        what += "counts twice. What became of a fork and its parent shows"
+        blocks.append(Note(what, "worldledger compare FORK PARENT"))
     blocks.append(
         Note(
             "A report shows what the log says and does not verify it. The SHA-256 of all heads is that of a line of "
@@ -205,6 +210,10 @@ async def make_report(url: str, name: str, *, asked: Callable[[int], object] = l
 
 
 async def _unknown(opened: Snapshot, name: str) -> SimulationError:
+    forks = await opened.value(queries.FORKS, name) if storable(name) else 0
+    if forks:
+        what = f"experiment {name!r} has {counted(forks, 'fork')} and no other world; a report leaves forks out: see "
+        return SimulationError(f"{what}`worldledger compare FORK PARENT`", experiment=name, forks=forks)
     there = [row["experiment"] for row in await opened.rows(queries.EXPERIMENTS)]
     if not there:
         what = "there are no experiments; `worldledger import … --experiment NAME` and `world create` make some"

@@ -31,11 +31,14 @@ RULESETS: Final = """
 select ruleset, count(*) as worlds, sum(head_seq)::bigint as effects, min(head_seq) as least,
        percentile_disc(0.5) within group (order by head_seq) as middle, max(head_seq) as most,
        max(last_recorded_at) as last_recorded_at
-from analytics.worlds
-where experiment = $1
+from analytics.worlds w
+where experiment = $1 and w.world_id not in (select f.world_id from analytics.forks f)
 group by ruleset
 order by ruleset
 """
+
+#: How many forks it has, which are left out. From analytics.forks.
+FORKS: Final = "select count(*) from analytics.forks where experiment = $1"
 
 #: When the first of its worlds began. From analytics.world_created.
 BEGAN: Final = "select min(recorded_at) from analytics.world_created where experiment = $1"
@@ -44,15 +47,15 @@ BEGAN: Final = "select min(recorded_at) from analytics.world_created where exper
 HEADS: Final = """
 select encode(sha256(convert_to(
     string_agg(format(E'%s %s %s\\n', world_id, head_seq, head_checksum), '' order by world_id), 'UTF8')), 'hex')
-from analytics.worlds
-where experiment = $1
+from analytics.worlds w
+where experiment = $1 and w.world_id not in (select f.world_id from analytics.forks f)
 """
 
 #: The worlds with the most effects, $2 of them. From analytics.worlds.
 WORLDS: Final = """
 select world_id, ruleset, head_seq, head_checksum, last_recorded_at
-from analytics.worlds
-where experiment = $1
+from analytics.worlds w
+where experiment = $1 and w.world_id not in (select f.world_id from analytics.forks f)
 order by head_seq desc, world_id
 limit $2
 """
@@ -60,8 +63,8 @@ limit $2
 #: How many worlds have how many effects, in steps of $2. From analytics.worlds.
 EFFECTS_OF_WORLDS: Final = """
 select head_seq / $2 as step, count(*) as worlds
-from analytics.worlds
-where experiment = $1
+from analytics.worlds w
+where experiment = $1 and w.world_id not in (select f.world_id from analytics.forks f)
 group by 1
 order by 1
 """
@@ -97,7 +100,8 @@ select b.projection, count(*) as worlds, sum(b.effects_behind)::bigint as effect
 from analytics.projection_backlog b
 join analytics.projections p on p.build = b.build and p.status = 'live'
 join unnest($2::text[], $3::text[]) r (projection, rulesets) on r.projection = b.projection
-where b.experiment = $1 and (r.rulesets is null or b.ruleset = any(string_to_array(r.rulesets, ' ')))
+where b.experiment = $1 and b.world_id not in (select f.world_id from analytics.forks f)
+  and (r.rulesets is null or b.ruleset = any(string_to_array(r.rulesets, ' ')))
 group by b.projection
 order by b.projection
 """

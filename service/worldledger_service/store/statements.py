@@ -158,6 +158,10 @@ insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, expe
 values ($1, $2, $3, $4, $5::text::json -> 'payload' -> 'config', $6, $7) on conflict (world_id) do nothing returning 1
 """
 
+IS_PREFIX = "select 1 from prefixes where world_id = $1"
+INSERT_PREFIX = "insert into prefixes (world_id) values ($1)"
+DELETE_PREFIX = "delete from prefixes where world_id = $1"
+
 INSERT_HEAD = """
 insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time) values ($1, $2, $3, $4, $5)
 """

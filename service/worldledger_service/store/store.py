@@ -24,6 +24,7 @@ from worldledger.errors import (
     EffectTooLargeError,
     InvalidConfigError,
     MomentNotFoundError,
+    ReadOnlyWorldError,
     StoreUnavailableError,
     TamperedError,
     WorldExistsError,
@@ -364,6 +365,7 @@ class Store:
         name: str,
         progress: Callable[[int], None] | None = None,
         is_prefix: bool = False,
+        cut: Callable[[], object] = lambda: None,
     ) -> bool:
         """Restore a world from a checked export; see `worldledger_service.store.transfer.import_export`.
 
@@ -382,6 +384,7 @@ class Store:
                 progress=progress,
                 snapshots=snapshots,
                 is_prefix=is_prefix,
+                cut=cut,
             )
         if written and is_known:
             count = checked.trailer.count
@@ -616,8 +619,8 @@ class Store:
         """Return a world's log, to append to.
 
         A world that is not remembered is looked up, and while the database is away that is retried until
-        ``append_deadline``, as the append itself is. Raises WorldNotFoundError, InvalidNameError, UnknownRulesetError
-        or StoreUnavailableError.
+        ``append_deadline``, as the append itself is. Raises WorldNotFoundError, InvalidNameError, UnknownRulesetError,
+        StoreUnavailableError, or ReadOnlyWorldError for a world of which only the beginning is here.
         """
         log = self._logs.use(world_id)
         if log is not None:
@@ -625,6 +628,8 @@ class Store:
         async for attempt in retrying(self._settings.append_deadline, on=self._may_pass):
             with attempt, self.outages.noticed():
                 record = await self.world(world_id)
+                if await self.reader.fetch(statements.IS_PREFIX, world_id):
+                    raise _beginning_alone(record)
                 authority = TimeAuthority(record.time_authority)  # the genesis says more, which is looked up next
                 sealer = self._sealer(world_id, authority, load_ruleset(record.ruleset))
                 rules = await self.states.rules(world_id)
@@ -663,6 +668,13 @@ class Store:
             max_effect_bytes=self._settings.max_effect_bytes,
             ruleset=ruleset,
         )
+
+
+def _beginning_alone(record: WorldRecord) -> ReadOnlyWorldError:
+    name, head = record.world_id, record.head_seq
+    what = f"of world {name!r} only the beginning is here, up to seq {head}, imported along with a fork of it: "
+    what += "nothing is appended to it. Import an export of the whole world, or fork it and append to the fork"
+    return ReadOnlyWorldError(what, world_id=name, head_seq=head)
 
 
 def _opened(world: NewWorld, ruleset: Ruleset, world_uuid: str, *, new: bool) -> tuple[NewWorld, Sequence[EffectDraft]]:

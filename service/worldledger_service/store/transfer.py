@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import UUID
 
 import asyncpg
@@ -74,25 +74,42 @@ async def import_export(
     progress: Progress | None = None,
     snapshots: ImportSnapshots | None = None,
     is_prefix: bool = False,
+    cut: Callable[[], object] = lambda: None,
 ) -> bool:
     """Restore a world from an export that `check_exports` has checked; ``stream`` is the same file.
 
     Everything is written in one transaction: the effects as the bytes of the file, the world's row from the genesis,
     the requests from the effects' req_ids. Returns False, and writes nothing, if the very same log exists already.
     Raises WorldExistsError if another log of that name exists, saying how they differ, and FileRefusedError if the file
-    is no longer the checked one. ``snapshots`` get the effects; see `Store.import_log`. With ``is_prefix`` the log is
-    an ancestor's up to a fork point: it is there already, too, if the world goes on behind it.
+    is no longer the checked one. ``snapshots`` get the effects; see `Store.import_log`.
+
+    With ``is_prefix`` the log is an ancestor's up to a fork point: it is there already, too, if the world goes on
+    behind it; if it is new, the world is marked as a beginning alone, to which nothing is appended. Such a world is
+    extended by a longer log, and whole with one that is no prefix. ``cut`` is called if the beginning ended within a
+    request, of which the table ``requests`` then has a part only.
     """
+    world_id, head = checked.world.world_id, checked.trailer.head
     stream.seek(checked.start)
     async with bulk_transaction(reader) as connection:
         if await _insert_world(connection, checked):
+            if is_prefix:
+                await connection.execute(statements.INSERT_PREFIX, world_id)
             await _Restorer(connection, stream, checked, name, progress, snapshots).run()
             return True
-    head = checked.trailer.head
     if is_prefix:
-        rows = await reader.fetch(statements.CHECKSUM_AT, checked.world.world_id, head.global_seq)
+        rows = await reader.fetch(statements.CHECKSUM_AT, world_id, head.global_seq)
         if rows and rows[0]["checksum"] == head.checksum:
             return False
+    async with bulk_transaction(reader) as connection:
+        here = await connection.fetchrow(statements.LOCK_HEAD, world_id)
+        if here is not None and await connection.fetchval(statements.IS_PREFIX, world_id):
+            restorer = _Restorer(connection, stream, checked, name, progress, None)
+            if await restorer.extend(Position(here["head_seq"], here["head_checksum"])):
+                if not is_prefix:
+                    await connection.execute(statements.DELETE_PREFIX, world_id)
+                if restorer.is_cut:
+                    cut()
+                return True
     await _compare(reader, stream, checked, name)
     return False
 
@@ -133,10 +150,37 @@ class _Restorer:
         self._world_id = checked.world.world_id
         self._position = ORIGIN
         self._asked = Requests()
+        #: whether the log went on within a request that it had ended with
+        self.is_cut = False
+        self._begun: tuple[str, str | None, int] | None = None
 
     async def run(self) -> None:
-        checked = self._checked
+        """Write the effects of a world that is new."""
+        await self._write(_effect_lines(self._stream, self._checked, self._name))
+        await self._connection.execute(
+            statements.INSERT_HEAD, self._world_id, *self._position, self._checked.sim_time, self._checked.wall_time
+        )
+
+    async def extend(self, head: Position) -> bool:
+        """Write the effects behind the head of a world; return False if the file does not go through that head."""
+        checked, count = self._checked, head.global_seq
+        self._stream.seek(checked.start)
         lines = _effect_lines(self._stream, checked, self._name)
+        last = await asyncio.to_thread(_follow, lines, count)
+        if last is None or last[0] != head.checksum:
+            return False
+        if count == checked.trailer.count:
+            return True
+        self._position = head
+        self._begun = (last[1]["source_id"], last[1]["req_id"], count + 1)
+        await self._write(lines)
+        await self._connection.execute(
+            statements.SET_HEAD, self._world_id, *self._position, checked.sim_time, checked.wall_time, count
+        )
+        return True
+
+    async def _write(self, lines: Iterator[bytes]) -> None:
+        checked = self._checked
         while self._position.global_seq < checked.trailer.count:
             rows = self._rows(islice(lines, _CHUNK))
             if self._snapshots is not None:
@@ -149,9 +193,6 @@ class _Restorer:
         await self._copy_requests(is_over=True)
         if self._position != checked.trailer.head:
             raise self._changed()
-        await self._connection.execute(
-            statements.INSERT_HEAD, self._world_id, *self._position, checked.sim_time, checked.wall_time
-        )
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[Row]:
         """Yield the rows of the lines, chained again: the result must be the trailer's checksum."""
@@ -183,7 +224,11 @@ class _Restorer:
     # -- requests --------------------------------------------------------------------------------------------
 
     async def _copy_requests(self, *, is_over: bool = False) -> None:
-        rows = [(self._world_id, *request) for request in self._asked.ended(is_over=is_over)]
+        ended = self._asked.ended(is_over=is_over)
+        if ended and (ended[0].source_id, ended[0].req_id, ended[0].first_seq) == self._begun:
+            self.is_cut = True
+            del ended[0]
+        rows = [(self._world_id, *request) for request in ended]
         if not rows:
             return
         try:
@@ -193,6 +238,15 @@ class _Restorer:
 
     def _changed(self) -> FileRefusedError:
         return FileRefusedError("the file was changed while it was being imported; nothing was kept", file=self._name)
+
+
+def _follow(lines: Iterator[bytes], count: int) -> tuple[bytes, dict[str, Any]] | None:
+    """Read so many lines; return the checksum of the last and its effect, None if there are fewer."""
+    chain, seq, checksum, text = Chain(ORIGIN.checksum), 0, b"", b""
+    for seq, line in enumerate(islice(lines, count), 1):  # noqa: B007 - the last one counts
+        text = line.removesuffix(b"\n")
+        checksum = chain.append(text)
+    return (checksum, orjson.loads(text)) if count and seq == count else None
 
 
 def _effect_lines(stream: BinaryIO, checked: CheckedExport, name: str) -> Iterator[bytes]:

@@ -78,12 +78,14 @@ def test_nothing_that_a_fork_inherits_counts_twice(on: Cli, database_url: str) -
         lines = on("sql", query, "--format", "csv").out.splitlines()
         return [line.split(",") for line in lines[1:]]
 
-    assert rows("select world_id, ply, san_notation from moves where world_id = 'better'") == [["better", "6", "g6"]]
-    assert rows("select white, status, result, plies, black_agent_id from games where world_id = 'better'") == [
-        ["Ann A.", "resigned", "black_wins", "6", "bo"]
-    ]
+    moves = "select ply, san_notation, inherited_from from moves_with_forks where world_id = 'better' order by ply"
+    inherited = [[str(ply), san, "cup"] for ply, san in enumerate(("e4", "e5", "Bc4", "Nc6", "Qh5"), 1)]
+    assert rows(moves) == [*inherited, ["6", "g6", ""]]
+    assert rows("select world_id from moves where world_id = 'better'") == []
+    game = "select white, status, result, plies, black_agent_id from games_with_forks where world_id = 'better'"
+    assert rows(game) == [["Ann A.", "resigned", "black_wins", "6", "bo"]]
     stats = "agent_id, games_played, games_won, total_moves, timed_moves, illegal_moves_attempted"
-    assert rows(f"select {stats} from agent_stats where world_id = 'better' order by 1") == [
+    assert rows(f"select {stats} from agent_stats_with_forks where world_id = 'better' order by 1") == [
         ["ana", "1", "0", "0", "0", "1"],
         ["bo", "1", "1", "1", "1", "0"],
     ]

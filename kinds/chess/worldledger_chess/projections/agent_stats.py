@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from worldledger_projections.base import Changes, Column, Projection, Row, View, WorldProjection
+from worldledger_projections.tables import WITH_FORKS
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
@@ -190,7 +191,7 @@ class AgentStats(Projection):
             "which is exact.",
         ),
         View(
-            "agent_totals_with_forks",
+            f"agent_totals{WITH_FORKS}",
             f"{_SUMS}group by agent_id",
             "As agent_totals, with what was done in forks of games. Nothing that a fork inherits is counted twice.",
         ),

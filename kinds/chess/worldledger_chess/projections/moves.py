@@ -134,6 +134,7 @@ class Moves(Projection):
     )
     indexes = (("agent_id", "world_id"),)
     kinds = frozenset({"GameStarted", "GameContinued", "MoveMade", "GameEnded"})
+    inherited_by = ("global_seq",)
     needs_state = True
     append_only = True
 

@@ -20,6 +20,5 @@ select p.model, count(distinct s.agent_id) as agents, count(distinct s.world_id)
            / nullif(sum(s.total_moves + s.illegal_moves_attempted), 0) as percent_illegal
 from (select distinct world_id, agent_id, model from players) p
 join agent_stats s using (world_id, agent_id)
-where not s.is_fork
 group by p.model
 order by percent_illegal desc nulls last, p.model

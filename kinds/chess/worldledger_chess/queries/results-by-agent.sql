@@ -9,6 +9,6 @@ select agent_id, sum(games_played)::bigint as games, sum(games_won)::bigint as w
        sum(total_moves)::bigint as moves, sum(illegal_moves_attempted)::bigint as illegal_attempts,
        sum(timeouts)::bigint as timeouts, sum(total_thinking_time_s) / nullif(sum(timed_moves), 0) as seconds_per_move
 from agent_stats
-where (:experiment::text is null or experiment = :experiment) and not is_fork
+where :experiment::text is null or experiment = :experiment
 group by agent_id
 order by score desc nulls last, games desc, agent_id

@@ -19,6 +19,7 @@ from worldledger_projections.base import (
     WorldProjection,
     moment,
 )
+from worldledger_projections.tables import NO_FORK, WITH_FORKS
 
 from worldledger.effects import Effect
 from worldledger.errors import stepped
@@ -171,6 +172,7 @@ _BY_TURN_SAYS: Final = {
     **{name: _COLUMNS[_PLACES[name]].comment for name in ("sim_time", "recorded_at")},
 }
 _SHOWN_BY_TURN: Final = {name: _SAYING_MORE.get(name, name) for name in _BY_TURN_SAYS}
+_SAID_BY_TURN: Final = MappingProxyType({_SHOWN_BY_TURN[name]: said for name, said in _BY_TURN_SAYS.items()})
 
 
 class _World(WorldProjection):
@@ -309,15 +311,25 @@ class StateVariables(Projection):
         View(
             "state_variables_by_turn",
             f"select {', '.join(f'{name} as {said}' for name, said in _SHOWN_BY_TURN.items())} "
-            "from state_variables_by_turn",
-            "The value of each variable in each turn, whether or not it changed then.",
+            f"from state_variables_by_turn v where {NO_FORK.format('v')}",
+            "The value of each variable in each turn, whether or not it changed then. Forks are left out.",
             upon=("turns",),
             schema=ANALYTICS,
-            columns=MappingProxyType({_SHOWN_BY_TURN[name]: said for name, said in _BY_TURN_SAYS.items()}),
+            columns=_SAID_BY_TURN,
+        ),
+        View(
+            f"state_variables_by_turn{WITH_FORKS}",
+            f"select {', '.join(f'{name} as {said}' for name, said in _SHOWN_BY_TURN.items())} "
+            "from state_variables_by_turn",
+            "As state_variables_by_turn, with forks and the values that they set themselves.",
+            upon=("turns",),
+            schema=ANALYTICS,
+            columns=_SAID_BY_TURN,
         ),
     )
     needs_rows = True
     newest_by = "turn"
+    inherited_by = ("global_seq",)
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:

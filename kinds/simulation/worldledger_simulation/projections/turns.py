@@ -173,6 +173,7 @@ class Turns(Projection):
     kinds = TURN_KINDS | {AGENT_STATE_CHANGED, GLOBAL_STATE_CHANGED}
     needs_rows = True
     newest_by = "turn"
+    inherited_by = ("ended_seq", "last_seq")
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
@@ -234,6 +235,7 @@ class Reasoning(Projection):
     indexes = (("agent_id", "world_id", "turn"),)
     published = MappingProxyType({"sim_time": "sim_time_s"})
     kinds = KINDS | {REASONING_RECORDED}
+    inherited_by = ("global_seq",)
     needs_state = True
     append_only = True
 

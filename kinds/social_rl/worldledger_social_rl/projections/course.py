@@ -78,6 +78,7 @@ class OfAgents(Projection):
     key = ("world_id", "global_seq")
     rulesets = RULESETS
     indexes = (("agent_id", "world_id"),)
+    inherited_by = ("global_seq",)
     needs_state = True
     append_only = True
 

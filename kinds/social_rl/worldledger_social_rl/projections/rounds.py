@@ -153,6 +153,7 @@ class Rounds(Projection):
     kinds = ROUND_KINDS | {MESSAGE_EMITTED, FEEDBACK_RECORDED, POLICY_ADAPTED, ROUND_SYNTHESISED, ROUND_ENDED}
     needs_rows = True
     newest_by = "round_number"
+    inherited_by = ("ended_seq",)
     needs_state = True
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:

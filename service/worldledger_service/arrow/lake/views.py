@@ -17,6 +17,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
+from worldledger_projections.tables import WITH_FORKS
 
 from worldledger_service.arrow.connections import Session, literal
 from worldledger_service.arrow.lake.effects import ParquetFile
@@ -32,9 +33,11 @@ _OF_ONE_KIND: Final = re.compile(
     r"SELECT e\.world_id,\s(?:(?!\bOVER \()[^;])*?\be\.global_seq,(?:(?!\bOVER \()[^;])*"
     r"FROM \(?(?:public\.)?effects e"
     r"(?:\s+LEFT JOIN (?:public\.)?worlds w ON \(*w\.world_id = e\.world_id\)*)?"
-    r"\s+WHERE \(?e\.kind = '(?P<kind>(?:[^']|'')+)'::text\)?;\s*"
+    r"\s+WHERE \(*e\.kind = '(?P<kind>(?:[^']|'')+)'::text\)*"
+    r"(?:\s+AND \(*NOT \(*e\.world_id IN \(\s*SELECT f\.world_id\s+FROM (?:analytics\.)?forks f\)*)?;\s*"
 )
-#: Views that the lake has already, and those that are computed from the whole log for every query.
+#: Views that the lake has already, and those that are computed from the whole log for every query. Those with forks are
+#: left out, too: each fork would have its ancestors' effects once more.
 _LEFT_OUT: Final = ("effects", "verification", "effect_verification")
 #: Worlds in one statement.
 _TOGETHER: Final = 1000
@@ -49,7 +52,7 @@ select c.relname, pg_get_viewdef(c.oid),
                where r.ev_class = c.oid and t.relnamespace = to_regnamespace('projections'))
 from pg_class c
 where c.relnamespace = to_regnamespace('analytics') and c.relkind = 'v'
-  and c.relname not in ({", ".join(map(literal, _LEFT_OUT))})
+  and c.relname not in ({", ".join(map(literal, _LEFT_OUT))}) and c.relname !~ '{WITH_FORKS}$'
 order by c.relname
 """
 

@@ -315,6 +315,7 @@ def _elsewhere(said: str) -> str | None:
     """Say where to ask instead, if something of that name can be asked."""
     from worldledger_projections.base import ANALYTICS  # noqa: PLC0415 - as below
     from worldledger_projections.registry import known  # noqa: PLC0415 - all rulesets; needed for a message only
+    from worldledger_projections.tables import further_views  # noqa: PLC0415 - as above
 
     found = _NAMED.search(said)
     if found is None:
@@ -324,8 +325,7 @@ def _elsewhere(said: str) -> str | None:
     if name in views:
         return f"ask analytics.{name} instead"
     projections = known().values()
-    published = {each.name for each in projections if each.published is not None}
-    published |= {view.name for each in projections for view in each.views if view.schema == ANALYTICS}
+    published = {view.name for each in projections for view in further_views(each) if view.schema == ANALYTICS}
     if name in published:
         if said.startswith("permission"):
             return f"ask analytics.{name} instead"

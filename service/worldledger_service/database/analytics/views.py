@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from worldledger_projections.tables import INHERITED, NO_FORK, WITH_FORKS
+
 from worldledger_service.database import guards
 from worldledger_service.database.verification import NOT_SEEN
 
@@ -18,6 +20,19 @@ from worldledger_service.database.verification import NOT_SEEN
 
 #: The name of the schema.
 SCHEMA: Final = "analytics"
+#: The effects ``e`` of each world together with those of its ancestors up to the fork points, as columns of the world.
+#: Two branches with constants: where ``is_inherited`` is asked for, only one of them is read.
+HISTORIES: Final = """(
+    select o.world_id, o.global_seq, o.effect, o.checksum, o.kind, o.source_id, o.sim_time, o.recorded_at,
+           false as is_inherited, null::text as inherited_from, 0 as generation
+    from public.effects o
+    union all
+    select f.world_id, i.global_seq, i.effect, i.checksum, i.kind, i.source_id, i.sim_time, i.recorded_at,
+           true as is_inherited, a.ancestor as inherited_from, a.generation
+    from analytics.forks f
+    cross join lateral analytics.ancestry(f.world_id) a
+    join public.effects i on i.world_id = a.ancestor and i.global_seq <= a.until_seq
+)"""
 
 
 class Column(NamedTuple):
@@ -104,7 +119,7 @@ class Kind(NamedTuple):
             f"{self.name}: {self.comment}",
             [*before, *fields, *_AFTER],
             f"from public.effects e\nleft join public.worlds w on w.world_id = e.world_id\n"
-            f"where e.kind = {literal(self.name)}",
+            f"where e.kind = {literal(self.name)} and {NO_FORK.format('e')}",
         )
 
 
@@ -170,7 +185,12 @@ SYSTEM: Final[tuple[Kind, ...]] = (
             Field("config", "json", "The ruleset's own settings."),
             Field("orchestrator", "json", "How its agents are served; null where nothing was said."),
             Field("snapshot_every", "bigint", "Effects between two snapshots, at least; null where nothing was said."),
-            Field("parent_world_id", "text", "The world that it is a fork of; null for none.", "parent,world_id"),
+            Field(
+                "parent_world_id",
+                "text",
+                "The world that an old genesis calls its parent, unchecked; forks are in the view forks.",
+                "parent,world_id",
+            ),
             Field("parent_seq", "bigint", "The position at which it left that world.", "parent,global_seq"),
         ),
     ),
@@ -268,6 +288,12 @@ def _head(table: str) -> tuple[Column, Column]:
     return Column("world_id", f"{table}.world_id", _WORLD), Column("experiment", "w.experiment", _EXPERIMENT)
 
 
+def _inherited(table: str) -> Iterator[Column]:
+    """Return what marks the rows of a view that has forks, too."""
+    for name, comment in INHERITED.items():
+        yield Column(name, f"{table}.{name}", comment)
+
+
 def _moment(seconds: str) -> str:
     """Return the SQL for a moment; null outside of the years that every program can hold."""
     return f"case when {seconds} >= -62135596800 and {seconds} < 253402300800 then to_timestamp({seconds}) end"
@@ -293,114 +319,194 @@ _WORLDS: Final = StaticView(
     "from public.worlds w\nleft join public.heads h on h.world_id = w.world_id",
 )
 
+_OF_EXPERIMENTS: Final = (
+    Column("experiment", "w.experiment", "The experiment."),
+    Column("worlds", "count(*)", "How many worlds it has."),
+    Column("rulesets", "string_agg(distinct w.ruleset, ', ' order by w.ruleset)", "Their rulesets, by name."),
+    Column("effects", "coalesce(sum(h.head_seq), 0)::bigint", "How many effects those worlds have in all."),
+    Column("first_created_at", "min(w.created_at)", "When the first of those worlds was made."),
+    Column("last_created_at", "max(w.created_at)", "When the last of those worlds was made."),
+    Column("last_recorded_at", _moment("max(h.wall_time)"), "When the last effect of any of them was accepted."),
+)
+_FROM_WORLDS: Final = "from public.worlds w\nleft join public.heads h on h.world_id = w.world_id\n"
+
 _EXPERIMENTS: Final = StaticView(
     "experiments",
-    "Every experiment: the label under which worlds are found together.",
+    "Every experiment: the label under which worlds are found together. Forks are left out.",
+    _OF_EXPERIMENTS,
+    f"{_FROM_WORLDS}where w.experiment is not null and {NO_FORK.format('w')}\ngroup by w.experiment",
+)
+
+_EXPERIMENTS_WITH_FORKS: Final = StaticView(
+    f"experiments{WITH_FORKS}",
+    "As experiments, with forks and their own effects. Nothing that a fork inherits is counted.",
+    _OF_EXPERIMENTS,
+    f"{_FROM_WORLDS}where w.experiment is not null\ngroup by w.experiment",
+)
+
+_POINT: Final = "payload,fork_of"
+_FORKS: Final = StaticView(
+    "forks",
+    "Every fork: the world that it goes on from, and from where in that world's log, as its genesis says.",
     (
-        Column("experiment", "w.experiment", "The experiment."),
-        Column("worlds", "count(*)", "How many worlds it has."),
-        Column("rulesets", "string_agg(distinct w.ruleset, ', ' order by w.ruleset)", "Their rulesets, by name."),
-        Column("effects", "coalesce(sum(h.head_seq), 0)::bigint", "How many effects those worlds have in all."),
-        Column("first_created_at", "min(w.created_at)", "When the first of those worlds was made."),
-        Column("last_created_at", "max(w.created_at)", "When the last of those worlds was made."),
-        Column("last_recorded_at", _moment("max(h.wall_time)"), "When the last effect of any of them was accepted."),
+        *_head("e"),
+        Column("parent", value_at("text", f"{_POINT},world_id"), "The world that it is a fork of."),
+        Column("parent_uuid", value_at("text", f"{_POINT},world_uuid"), "The world_uuid of that world: 32 hex digits."),
+        Column(
+            "parent_seq",
+            value_at("bigint", f"{_POINT},global_seq"),
+            "The parent's last effect that is its history, too.",
+        ),
+        Column("parent_checksum", value_at("text", f"{_POINT},checksum"), "The checksum of that effect, in hex."),
+        Column("depth", f"coalesce({value_at('bigint', f'{_POINT},depth')}, 1)", "How many ancestors it has."),
+        Column("label", value_at("text", f"{_POINT},label"), "What was said when it was made; null for nothing."),
     ),
-    "from public.worlds w\nleft join public.heads h on h.world_id = w.world_id\n"
-    "where w.experiment is not null\ngroup by w.experiment",
+    f"from public.effects e\n{_JOINED.format('e')}\n"
+    f"where e.global_seq = 1 and json_typeof(e.effect #> '{{{_POINT}}}') = 'object'",
+)
+
+_LINEAGE: Final = StaticView(
+    "lineage",
+    "The history of each world: its own effects, and those of its ancestors up to the fork points.",
+    (
+        *_head("l"),
+        Column(
+            "ancestor", "l.ancestor", "A world whose effects are its history: itself, its parent, its parent's parent …"
+        ),
+        Column(
+            "until_seq",
+            "l.until_seq",
+            "The last effect of the ancestor that is; null for the world itself: all of them.",
+        ),
+        Column("generation", "l.generation", "0 for the world itself, 1 for its parent, and so on."),
+    ),
+    f"""from (
+    select o.world_id, o.world_id as ancestor, null::bigint as until_seq, 0 as generation
+    from public.worlds o
+    union all
+    select f.world_id, a.ancestor, a.until_seq, a.generation
+    from analytics.forks f
+    cross join lateral analytics.ancestry(f.world_id) a
+) l
+{_JOINED.format("l")}""",
+)
+
+_OF_EFFECTS: Final = (
+    *_head("e"),
+    Column("global_seq", "e.global_seq", "The effect's place in the world's log: 1, 2, 3 …"),
+    Column("kind", "e.kind", "What happened. The view of the kind is its name in snake_case."),
+    Column("source_id", "e.source_id", "Who caused it; for an agent's effects its agent_id."),
+    Column("sim_time_s", "e.sim_time", "The world's own time, in seconds."),
+    Column("recorded_at", value_at("time", "wall_time"), "When it was accepted: the effect's wall_time."),
+    Column("stored_at", "e.recorded_at", "When the row was written, by the server's clock; cheaper to ask for."),
+    CAUSED_BY,
+    Column("req_id", value_at("text", "req_id"), "The idempotency key of the request; null for none."),
+    Column("priority", value_at("bigint", "priority"), "Among drafts that waited together, higher went first."),
+    Column("schema_version", value_at("text", "schema_version"), "The version of the payload's shape."),
+    Column("uuid", value_at("text", "uuid"), "The effect's identity: 32 hex digits."),
+    Column("payload", "e.effect -> 'payload'", "The facts."),
+    Column("source_metadata", "e.effect -> 'source_metadata'", "Facts about the source, where there are any."),
+    Column("effect", "e.effect", "The whole effect: the canonical text, exactly as hashed."),
+    Column("checksum", "encode(e.checksum, 'hex')", "The chain checksum, in hex."),
 )
 
 _EFFECTS: Final = StaticView(
     "effects",
-    "The log: every effect of every world, with its payload. Views of single kinds have typed columns.",
-    (
-        *_head("e"),
-        Column("global_seq", "e.global_seq", "The effect's place in the world's log: 1, 2, 3 …"),
-        Column("kind", "e.kind", "What happened. The view of the kind is its name in snake_case."),
-        Column("source_id", "e.source_id", "Who caused it; for an agent's effects its agent_id."),
-        Column("sim_time_s", "e.sim_time", "The world's own time, in seconds."),
-        Column("recorded_at", value_at("time", "wall_time"), "When it was accepted: the effect's wall_time."),
-        Column("stored_at", "e.recorded_at", "When the row was written, by the server's clock; cheaper to ask for."),
-        CAUSED_BY,
-        Column("req_id", value_at("text", "req_id"), "The idempotency key of the request; null for none."),
-        Column("priority", value_at("bigint", "priority"), "Among drafts that waited together, higher went first."),
-        Column("schema_version", value_at("text", "schema_version"), "The version of the payload's shape."),
-        Column("uuid", value_at("text", "uuid"), "The effect's identity: 32 hex digits."),
-        Column("payload", "e.effect -> 'payload'", "The facts."),
-        Column("source_metadata", "e.effect -> 'source_metadata'", "Facts about the source, where there are any."),
-        Column("effect", "e.effect", "The whole effect: the canonical text, exactly as hashed."),
-        Column("checksum", "encode(e.checksum, 'hex')", "The chain checksum, in hex."),
-    ),
-    f"from public.effects e\n{_JOINED.format('e')}",
+    "The log: every effect of every world, with its payload. Forks are left out. Views of single kinds have typed "
+    "columns.",
+    _OF_EFFECTS,
+    f"from public.effects e\n{_JOINED.format('e')}\nwhere {NO_FORK.format('e')}",
+)
+
+_EFFECTS_WITH_FORKS: Final = StaticView(
+    f"effects{WITH_FORKS}",
+    "As effects, with forks and what they inherit.",
+    (*_OF_EFFECTS, *_inherited("e")),
+    f"from {HISTORIES} e\n{_JOINED.format('e')}",
 )
 
 # Two branches with a constant each: where is_accepted is asked for, only one of them is read. To look whether a word is
 # in the text takes a fraction of reading it as JSON.
-_INTENTS: Final = StaticView(
-    "intents",
-    "What agents intended, and what became of it: the effect of that intent, or its rejection.",
-    (
-        Column("world_id", "intended.world_id", _WORLD),
-        Column("experiment", "intended.experiment", _EXPERIMENT),
-        Column("global_seq", "intended.global_seq", "The effect that the intent became, or the IntentRejected."),
-        Column("agent_id", "intended.agent_id", "The agent that intended it."),
-        Column("req_id", "intended.req_id", "The intent's idempotency key."),
-        Column("is_accepted", "intended.is_accepted", "Whether it became an effect."),
-        Column("intent_kind", "intended.intent_kind", "Speak, Move, Interact or Custom."),
-        Column(
-            "effect_kind", "intended.effect_kind", "The kind of the effect that it became; null where it was rejected."
-        ),
-        Column("context_seq", "intended.context_seq", "The view_seq of the view that it was made from; 0: of none."),
-        Column(
-            "code", "intended.code", "The code of the error where it was rejected: permission_denied, illegal_effect …"
-        ),
-        Column("rule", "intended.rule", "The ruleset's rule that refused it; null where it was no rule."),
-        Column("reason", "intended.reason", "The message of the error where it was rejected."),
-        Column("sim_time_s", "intended.sim_time", "The world's own time, in seconds."),
-        Column(
-            "recorded_at", "analytics.json_time(intended.wall_time)", "When it was accepted or refused: the wall_time."
-        ),
-        Column("payload", "intended.payload", "The intent's payload."),
-    ),
-    """from (
+_OF_INTENTS: Final = (
+    Column("world_id", "intended.world_id", _WORLD),
+    Column("experiment", "intended.experiment", _EXPERIMENT),
+    Column("global_seq", "intended.global_seq", "The effect that the intent became, or the IntentRejected."),
+    Column("agent_id", "intended.agent_id", "The agent that intended it."),
+    Column("req_id", "intended.req_id", "The intent's idempotency key."),
+    Column("is_accepted", "intended.is_accepted", "Whether it became an effect."),
+    Column("intent_kind", "intended.intent_kind", "Speak, Move, Interact or Custom."),
+    Column("effect_kind", "intended.effect_kind", "The kind of the effect that it became; null where it was rejected."),
+    Column("context_seq", "intended.context_seq", "The view_seq of the view that it was made from; 0: of none."),
+    Column("code", "intended.code", "The code of the error where it was rejected: permission_denied, illegal_effect …"),
+    Column("rule", "intended.rule", "The ruleset's rule that refused it; null where it was no rule."),
+    Column("reason", "intended.reason", "The message of the error where it was rejected."),
+    Column("sim_time_s", "intended.sim_time", "The world's own time, in seconds."),
+    Column("recorded_at", "analytics.json_time(intended.wall_time)", "When it was accepted or refused: the wall_time."),
+    Column("payload", "intended.payload", "The intent's payload."),
+)
+#: ``effects`` is where the effects ``e`` come from, ``inherited`` what columns they have besides, ``further`` a further
+#: condition.
+_FROM_INTENTS: Final = """from (
     select
-        e.world_id, w.experiment, e.global_seq, e.source_id as agent_id, e.effect #>> '{req_id}' as req_id,
-        true as is_accepted, e.effect #>> '{source_metadata,intent}' as intent_kind, e.kind as effect_kind,
-        analytics.json_bigint(e.effect #> '{source_metadata,context_seq}') as context_seq,
+        e.world_id, w.experiment, e.global_seq{inherited}, e.source_id as agent_id, e.effect #>> '{{req_id}}' as req_id,
+        true as is_accepted, e.effect #>> '{{source_metadata,intent}}' as intent_kind, e.kind as effect_kind,
+        analytics.json_bigint(e.effect #> '{{source_metadata,context_seq}}') as context_seq,
         null::text as code, null::text as rule, null::text as reason, e.sim_time,
-        e.effect #> '{wall_time}' as wall_time, e.effect -> 'payload' as payload
-    from public.effects e
+        e.effect #> '{{wall_time}}' as wall_time, e.effect -> 'payload' as payload
+    from {effects} e
     left join public.worlds w on w.world_id = e.world_id
-    where case when strpos(e.effect::text, '"source_metadata":{') > 0
-               then e.effect #>> '{source_metadata,intent}' end is not null
+    where case when strpos(e.effect::text, '"source_metadata":{{') > 0
+               then e.effect #>> '{{source_metadata,intent}}' end is not null{further}
     union all
     select
-        e.world_id, w.experiment, e.global_seq, e.effect #>> '{payload,agent_id}' as agent_id,
-        e.effect #>> '{payload,req_id}' as req_id, false as is_accepted, e.effect #>> '{payload,kind}' as intent_kind,
-        null::text as effect_kind, analytics.json_bigint(e.effect #> '{payload,context_seq}') as context_seq,
-        e.effect #>> '{payload,code}' as code, e.effect #>> '{payload,rule}' as rule,
-        e.effect #>> '{payload,reason}' as reason, e.sim_time, e.effect #> '{wall_time}' as wall_time,
-        e.effect #> '{payload,payload}' as payload
-    from public.effects e
+        e.world_id, w.experiment, e.global_seq{inherited}, e.effect #>> '{{payload,agent_id}}' as agent_id,
+        e.effect #>> '{{payload,req_id}}' as req_id, false as is_accepted,
+        e.effect #>> '{{payload,kind}}' as intent_kind, null::text as effect_kind,
+        analytics.json_bigint(e.effect #> '{{payload,context_seq}}') as context_seq,
+        e.effect #>> '{{payload,code}}' as code, e.effect #>> '{{payload,rule}}' as rule,
+        e.effect #>> '{{payload,reason}}' as reason, e.sim_time, e.effect #> '{{wall_time}}' as wall_time,
+        e.effect #> '{{payload,payload}}' as payload
+    from {effects} e
     left join public.worlds w on w.world_id = e.world_id
-    where e.kind = 'IntentRejected'
-) intended""",
+    where e.kind = 'IntentRejected'{further}
+) intended"""
+
+_INTENTS: Final = StaticView(
+    "intents",
+    "What agents intended, and what became of it: the effect of that intent, or its rejection. Forks are left out.",
+    _OF_INTENTS,
+    _FROM_INTENTS.format(effects="public.effects", inherited="", further=f"\n      and {NO_FORK.format('e')}"),
+)
+
+_INTENTS_WITH_FORKS: Final = StaticView(
+    f"intents{WITH_FORKS}",
+    "As intents, with forks and what they inherit.",
+    (*_OF_INTENTS, *_inherited("intended")),
+    _FROM_INTENTS.format(effects=HISTORIES, inherited=", e.is_inherited, e.inherited_from, e.generation", further=""),
+)
+
+_OF_OBSERVATIONS: Final = (
+    *_head("e"),
+    Column("global_seq", "e.global_seq", "The ViewDigest that tells of it."),
+    Column("agent_id", value_at("text", "payload,agent_id"), "The agent."),
+    Column("view_seq", value_at("bigint", "payload,at_seq"), "The effect after which the agent was shown the view."),
+    Column("view_digest", value_at("text", "payload,digest"), "SHA-256 of the view's text, in hex."),
+    Column("sim_time_s", "e.sim_time", "The world's own time when that was written, in seconds."),
+    Column("recorded_at", value_at("time", "wall_time"), "When that was written: the effect's wall_time."),
 )
 
 _OBSERVATIONS: Final = StaticView(
     "observations",
-    "What agents were shown, as far as the log has digests of it: which view, after which effect.",
-    (
-        *_head("e"),
-        Column("global_seq", "e.global_seq", "The ViewDigest that tells of it."),
-        Column("agent_id", value_at("text", "payload,agent_id"), "The agent."),
-        Column(
-            "view_seq", value_at("bigint", "payload,at_seq"), "The effect after which the agent was shown the view."
-        ),
-        Column("view_digest", value_at("text", "payload,digest"), "SHA-256 of the view's text, in hex."),
-        Column("sim_time_s", "e.sim_time", "The world's own time when that was written, in seconds."),
-        Column("recorded_at", value_at("time", "wall_time"), "When that was written: the effect's wall_time."),
-    ),
-    f"from public.effects e\n{_JOINED.format('e')}\nwhere e.kind = 'ViewDigest'",
+    "What agents were shown, as far as the log has digests of it: which view, after which effect. Forks are left out.",
+    _OF_OBSERVATIONS,
+    f"from public.effects e\n{_JOINED.format('e')}\nwhere e.kind = 'ViewDigest' and {NO_FORK.format('e')}",
+)
+
+_OBSERVATIONS_WITH_FORKS: Final = StaticView(
+    f"observations{WITH_FORKS}",
+    "As observations, with forks and what they inherit.",
+    (*_OF_OBSERVATIONS, *_inherited("e")),
+    f"from {HISTORIES} e\n{_JOINED.format('e')}\nwhere e.kind = 'ViewDigest'",
 )
 
 _OBSERVERS: Final = StaticView(
@@ -547,10 +653,16 @@ _REQUEST_VERIFICATION: Final = StaticView(
 #: Every view that the migration makes, those first that others are made from.
 VIEWS: Final[tuple[StaticView, ...]] = (
     _WORLDS,
+    _FORKS,
+    _LINEAGE,
     _EXPERIMENTS,
+    _EXPERIMENTS_WITH_FORKS,
     _EFFECTS,
+    _EFFECTS_WITH_FORKS,
     _INTENTS,
+    _INTENTS_WITH_FORKS,
     _OBSERVATIONS,
+    _OBSERVATIONS_WITH_FORKS,
     _OBSERVERS,
     _SNAPSHOTS,
     _BACKLOG,
@@ -571,7 +683,7 @@ VIEWS: Final[tuple[StaticView, ...]] = (
 
 
 #: Rises when a column or view changes its meaning or goes; what is only added changes nothing for who is there.
-VERSION: Final = 1
+VERSION: Final = 2
 #: The name of the cursor.
 CURSOR: Final = "worldledger_query"
 

@@ -141,12 +141,38 @@ begin
 end
 $$;
 
+-- By steps, because a recursive view would be worked out for all worlds before the one that is asked for. A world of the
+-- parent's name that is another world has nothing to do with the fork. It reads a view that its callers may read.
+create or replace function analytics.ancestry(world text) returns table (ancestor text, until_seq bigint, generation integer)
+language plpgsql stable strict parallel safe rows 1
+as $$
+declare
+    step record;
+begin
+    generation := 0;
+    loop
+        select f.parent, f.parent_seq into step
+        from analytics.forks f
+        join analytics.worlds w on w.world_id = f.parent and replace(w.world_uuid::text, '-', '') = f.parent_uuid
+        where f.world_id = world;
+        exit when not found or generation >= 100;
+        world := step.parent;
+        ancestor := step.parent;
+        until_seq := step.parent_seq;
+        generation := generation + 1;
+        return next;
+    end loop;
+end
+$$;
+
 revoke all on function
-    analytics.json_bigint(json), analytics.json_double(json), analytics.json_boolean(json), analytics.json_time(json), analytics.noise(uuid,text,text,text,bigint)
+    analytics.json_bigint(json), analytics.json_double(json), analytics.json_boolean(json), analytics.json_time(json), analytics.noise(uuid,text,text,text,bigint),
+    analytics.ancestry(text)
     from public;
 
 grant execute on function
-    analytics.json_bigint(json), analytics.json_double(json), analytics.json_boolean(json), analytics.json_time(json), analytics.noise(uuid,text,text,text,bigint)
+    analytics.json_bigint(json), analytics.json_double(json), analytics.json_boolean(json), analytics.json_time(json), analytics.noise(uuid,text,text,text,bigint),
+    analytics.ancestry(text)
     to worldledger_service, worldledger_reader, worldledger_guest;
 
 comment on function analytics.json_bigint(json) is 'A JSON value as a whole number; null where it is anything else. Never raises.';
@@ -154,3 +180,4 @@ comment on function analytics.json_double(json) is 'A JSON value as a number; nu
 comment on function analytics.json_boolean(json) is 'A JSON value as true or false; null where it is anything else. Never raises.';
 comment on function analytics.json_time(json) is 'A JSON value as a moment: epoch seconds, or ISO 8601, UTC without an offset; else null. Never raises.';
 comment on function analytics.noise(uuid,text,text,text,bigint) is 'The draw g of one number in one turn, for the policy matrix: observed = value * (1.0 + noise * g).';
+comment on function analytics.ancestry(text) is 'The worlds that a fork goes on from, its parent first, each with the last of its effects that is the fork''s history, too.';

@@ -63,6 +63,7 @@ comment on constraint requests_body_sha256_check on requests is 'A SHA-256 has 3
 comment on constraint requests_seqs_check on requests is 'A request made at least one effect.';
 comment on index worlds_experiment_world_id_idx is 'Lists the worlds of an experiment by name.';
 comment on index effects_world_id_kind_global_seq_idx is 'Finds a world''s effects of one kind, in order.';
+comment on index effects_forks_idx is 'Finds the worlds that are forks, by their geneses.';
 comment on index effects_caused_idx is 'Finds the effects that name their cause (caused_by), in order.';
 comment on index heads_moved_idx is 'Finds the worlds with news, for a runner that polls, without looking at idle ones.';
 comment on trigger heads_no_delete on heads is 'Refuses DELETE to everyone.';

@@ -63,6 +63,10 @@ comment on index held_intents_pkey is 'The index of the primary key.';
 comment on constraint open_ticks_pkey on open_ticks is 'One tick of a world is open.';
 comment on index open_ticks_pkey is 'The index of the primary key.';
 
+revoke all on prefixes from public;
+grant select, insert, delete on prefixes to worldledger_service;
+comment on constraint prefixes_pkey on prefixes is 'A world is marked once.';
+comment on index prefixes_pkey is 'The index of the primary key.';
 revoke all on kind_analytics from public;
 grant select on kind_analytics to worldledger_service;
 comment on constraint kind_analytics_pkey on kind_analytics is 'One version of a kind''s views.';

@@ -8,6 +8,6 @@ select
     analytics.json_bigint(e.effect #> '{payload,amount}') as amount
 from public.effects e
 left join public.worlds w on w.world_id = e.world_id
-where e.kind = 'BidPlaced';
+where e.kind = 'BidPlaced' and e.world_id not in (select f.world_id from analytics.forks f);
 comment on view bid_placed is 'BidPlaced: every bid of every auction, refused ones left out.';
 comment on column bid_placed.amount is 'What was bid.';
