@@ -27,34 +27,23 @@ MOST_POINTS: Final = 2000
 #: Effects that are folded on the event loop; more goes to a thread.
 _AT_ONCE: Final = 100
 
-_COLUMNS: Final = ("numbers", "n", "mean", "q1", "median", "q3")
-
 
 class Course:
     """One run, folded from its first effect: ``points`` has the measures by the number of the unit.
 
+    ``fold`` is that after the last effect that was read. At the genesis of a fork it is to be set to that of the fork.
     ``there`` is a fold at a place that is asked for, a world's seq.
     """
 
-    def __init__(self, measures: Measures, unit: Unit, place: tuple[str, int] | None = None) -> None:
+    def __init__(self, fold: Fold, measures: Measures, unit: Unit, place: tuple[str, int] | None = None) -> None:
+        self.fold = fold
         self.points: dict[int, Mapping[str, float]] = {}
         self.there: Fold | None = None
         self._place = place
-        self._fold: Fold | None = None
         self._measures = measures
         self._unit = unit
         self._began: tuple[int, Effect] | None = None
         self._every = 1
-
-    @property
-    def fold(self) -> Fold:
-        """Return the fold after the last effect that was read."""
-        assert self._fold is not None  # noqa: S101 - it has begun
-        return self._fold
-
-    def begin(self, fold: Fold) -> None:
-        """Go on with another fold: of the first world of a line, or of a fork with the state that its parent had."""
-        self._fold = fold
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -78,7 +67,7 @@ class Course:
                 if number is not None and (self._began is None or self._began[0] != int(number)):
                     fold.feed(rows[start:place])
                     start = place
-                    self._note()
+                    self.note()
                     self._began = int(number), effect
             if row[0] == wanted:
                 fold.feed(rows[start : place + 1])
@@ -86,11 +75,8 @@ class Course:
                 self.there = fold.copy()
         fold.feed(rows[start:])
 
-    def end(self) -> None:
-        """Note the last unit, which lasts until now."""
-        self._note()
-
-    def _note(self) -> None:
+    def note(self) -> None:
+        """Note the measures of the unit that has begun: it ends here."""
         if self._began is None:
             return
         number, effect = self._began
@@ -110,20 +96,18 @@ async def course_of(
     place: tuple[str, int] | None = None,
 ) -> Course:
     """Return the course of a run through its history, with a fold at a place of it. Raises as `States.fold_at`."""
-    course = Course(measures, unit, place)
     first = history[0]
-    fold = await store.states.fold_at(first.record.world_id, first.after_seq)
+    course = Course(await store.states.fold_at(first.record.world_id, first.after_seq), measures, unit, place)
     for stretch in history:
         if stretch is not first:
-            fold = Fold(stretch.record.world_id, fold.ruleset, fold.state)
-        course.begin(fold)
+            course.fold = Fold(stretch.record.world_id, course.fold.ruleset, course.fold.state)
         async with prefetch(logs.rows([stretch])) as batches:
             async for batch in batches:
                 if len(batch) <= _AT_ONCE:
                     course.feed(batch)
                 else:
                     await store.aside.run(partial(course.feed, batch))
-    course.end()
+    course.note()
     return course
 
 
