@@ -11,16 +11,20 @@ import time
 from typing import Any
 
 import orjson
-from worldledger_chess.arena import Arena, ArenaSettings
+from worldledger_chess.arena import Arena, ArenaSettings, PlayFrom
 
 from tests.arena.helpers import new_game, of_players, opened
 from worldledger.errors import SimulationError
+from worldledger.moments import parse_place
 
 
 async def _do(arena: Arena, asked: dict[str, Any]) -> dict[str, Any]:
     if asked["do"] == "create":
         new = of_players("random", "random", **asked["with"]) if asked["driven"] else new_game(**asked["with"])
-        return {"fen": (await arena.create(new)).board.fen()}
+        place = asked.get("from")
+        world, moment = (None, None) if place is None else parse_place(place)
+        play_from = None if world is None or moment is None else PlayFrom(world, moment)
+        return {"fen": (await arena.create(new, play_from)).board.fen()}
     game = await arena.game(asked["game_id"])
     if asked["do"] == "move":
         outcome = await game.move(asked["agent_id"], asked["move"], req_id=asked["req_id"])

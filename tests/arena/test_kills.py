@@ -194,3 +194,27 @@ async def test_players_of_a_server_that_is_killed(database_url: str, tmp_path: P
         moves = tuple(effect["payload"]["uci_notation"] for effect in log if effect["kind"] == "MoveMade")
         played[number % 2].add(moves)
     assert [len(each) for each in played.values()] == [1, 1]
+
+
+@pytest.mark.slow
+async def test_a_fork_that_is_played_on_by_a_server_that_is_killed(database_url: str, tmp_path: Path) -> None:
+    """Forks of one moment and one seed are played on by the next process, after the moves of before, to one end."""
+    async with _hall(database_url, tmp_path) as hall:
+        await hall.ask("create", driven=True, **{"with": {"game_id": "parent", "seed": 0, "fen": FEW}})
+        while (await hall.ask("look", game_id="parent"))["plies"] < 6:
+            await asyncio.sleep(0.02)
+        for name in ("g0", "g1"):
+            await hall.ask("create", driven=True, **{"from": "parent@ply:4", "with": {"game_id": name, "seed": 1}})
+        while await _plies(hall, 2) < 2 * 10:
+            await asyncio.sleep(0.02)
+        await hall.kill()
+        await hall.start()
+        for name in ("g0", "g1"):
+            while (await hall.ask("look", game_id=name))["status"] == "in_progress":
+                await asyncio.sleep(0.02)
+    logs = [await _log(database_url, name) for name in ("g0", "g1")]
+    until = logs[0][0]["payload"]["fork_of"]["global_seq"]
+    before = [effect for effect in await _log(database_url, "parent") if effect["global_seq"] <= until]
+    moves = [[effect["payload"]["uci_notation"] for effect in log if effect["kind"] == "MoveMade"] for log in logs]
+    assert moves[0] == moves[1]
+    assert validate_game_state([*before, *logs[0]]) == []
