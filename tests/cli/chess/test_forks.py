@@ -147,7 +147,14 @@ def test_a_game_that_is_over_is_not_played_on(on: Cli, database_url: str) -> Non
     result = on("chess", "play", "--from", "cup", "--white", "random", "--black", "random")
     assert result.code == 2
     assert "cup@seq:11 cannot be played on: the game is over there (white wins, checkmate)" in result.err
-    assert on("chess", "play", "--from", "cup", "--fen", "x", "--white", "random", "--black", "random").code == 2
+    for place, more, why in (
+        ("cup", ("--fen", "x"), "neither --fen nor --chess960"),
+        ("cup@ply:x", (), "ply:x"),
+        ("cups", (), "no world named 'cups'"),
+    ):
+        result = on("chess", "play", "--from", place, "--white", "random", "--black", "random", *more)
+        assert result.code == 2, place
+        assert why in " ".join(result.err.split()), place
     assert sql(database_url, "select count(*) from worlds") == before
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from worldledger_service.cli.connect import database, log_to_stderr, opened, target, typed
 from worldledger_service.cli.moments import named_place
+from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
 from worldledger_service.cli.output import Tell, plain, progress_bar, put, put_bytes, put_rows, say
 from worldledger_service.running import run_blocking
@@ -202,7 +203,7 @@ async def _play(
             report.entries,
             on_move=telling.moved,
             on_end=telling.ended,
-            play_from=None if start is None else PlayFrom(*start),
+            play_from=None if start is None else PlayFrom((await exact_world(store, start[0])).world_id, start[1]),
             person=Person() if any(one.is_person for one in report.contestants) else None,
         )
         await match.play(setups, at_once=jobs)
