@@ -87,6 +87,26 @@ async def test_moves_are_listed_in_order(client: httpx2.AsyncClient, played: Non
     assert (await client.get("/v1/games/g3/moves")).json() == {"game_id": "g3", "moves": [], "next_after_ply": None}
 
 
+async def test_moves_of_a_fork_begin_with_those_of_before(client: httpx2.AsyncClient, services: Services) -> None:
+    """The moves of a fork of a fork are the whole game in order, each of the world in whose log it is."""
+    await new_game(client, "g", started(), *map(moved, ("e2e4", "e7e5", "g1f3")))
+    for name, parent, ply, move in (("h", "g", 2, "f1c4"), ("i", "h", 3, "b8c6"), ("j", "h", 1, "c7c5")):
+        made = {"world_id": name, "fork_of": {"world_id": parent, "at": f"ply:{ply}"}}
+        assert (await client.post("/v1/worlds", json=made)).status_code == 201
+        assert (await client.post(f"/v1/worlds/{name}/effects", json=moved(move))).status_code == 201
+    await catch_up(services)
+
+    async def told(query: str) -> list[tuple[str, str]]:
+        moves = (await client.get(f"/v1/games/{query}")).json()["moves"]
+        return [(move["world_id"], move["uci_notation"]) for move in moves]
+
+    whole = [("g", "e2e4"), ("g", "e7e5"), ("h", "f1c4"), ("i", "b8c6")]
+    assert await told("i/moves") == whole
+    assert await told("i/moves?after_ply=1&limit=2") == whole[1:3]
+    assert await told("j/moves") == [("g", "e2e4"), ("j", "c7c5")]
+    assert await told("g/moves") == [("g", "e2e4"), ("g", "e7e5"), ("g", "g1f3")]
+
+
 async def test_an_evaluation_is_told_as_json(client: httpx2.AsyncClient, services: Services) -> None:
     """What a column holds as JSON stands in the answer as JSON, not as a text."""
     move = moved("e2e4")

@@ -220,7 +220,10 @@ async def list_moves(
     limit: Limit = None,
     min_seq: MinSeq = None,
 ) -> Response:
-    """Return a page of a game's moves in order, as the projection `moves` has them; `min_seq` as for the game."""
+    """Return a page of a game's moves in order, as the projection `moves` has them; `min_seq` as for the game.
+
+    Of a fork the moves of before are told, too: their `world_id` is the ancestor's, in whose log `global_seq` stands.
+    """
     found = services(request)
     await wait_for(found, _MOVES, check_world_name(game_id), min_seq)
     wanted = _wanted(found, limit)

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 
 GAME: Final = "select * from projections.games where world_id = $1"
 
-#: Moves of a game by number: $1 world_id, $2 after ply, $3 limit.
-MOVES: Final = "select * from projections.moves where world_id = $1 and ply > $2 order by ply limit $3"
+#: Moves of a game by number, of a fork with those of its ancestors: $1 world_id, $2 after ply, $3 limit.
+MOVES: Final = """
+select m.* from (
+    select $1::text as world_id, null::bigint as until_seq
+    union all
+    select a.ancestor, a.until_seq from analytics.ancestry($1) a) l
+join projections.moves m on m.world_id = l.world_id and (l.until_seq is null or m.global_seq <= l.until_seq)
+where m.ply > $2 order by m.ply limit $3
+"""
 
 #: Agents by name, each with what it did in all worlds together: $1 after agent_id, $2 limit.
 AGENTS: Final = "select * from projections.agent_directory where agent_id > $1 order by agent_id limit $2"
@@ -102,7 +109,7 @@ class ReadModels:
         return rows[0] if rows else None
 
     async def moves(self, world_id: str, *, after: int = 0, limit: int = 100) -> list[Row]:
-        """Return a page of a game's moves, in order."""
+        """Return a page of a game's moves, in order; those of before a fork have the name of the ancestor's world."""
         return await self._fetch(MOVES, world_id, after, limit)
 
     async def agents(self, *, after: str = "", limit: int = 100) -> list[Row]:
