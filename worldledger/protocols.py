@@ -147,3 +147,7 @@ class StateReader(Protocol):
     async def fold_at(self, world_id: str, global_seq: int) -> Fold:
         """Return an independent fold at this seq. Raises WorldNotFoundError or MomentNotFoundError."""
         ...
+
+    async def know(self, world_ids: Iterable[str]) -> None:
+        """Read at once what is to be known of worlds before they are folded; what cannot be read is left out."""
+        ...

@@ -140,6 +140,26 @@ async def test_forks_of_one_moment_begin_with_a_state_that_is_read_once(
     assert read == [world_id, world_id]  # the first is this test's own
 
 
+async def test_worlds_are_known_at_once(
+    store: Store, world_id: str, open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many worlds are folded is read by one statement; a world that is not there is left out."""
+    await world_of_moves(store, world_id, 20)
+    fork, _ = await store.fork(world_id, Moment(seq=10))
+    other = await open_store()
+    await other.states.know([world_id, fork.world_id, f"{world_id}-nowhere"])
+
+    async def refused(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(other.reader, "fetch", refused)
+    await other.states.know([world_id, fork.world_id])
+    assert (await other.states.rules(world_id)).fork_of is None
+    point = (await other.states.rules(fork.world_id)).fork_of
+    assert point is not None
+    assert (point.world_id, point.global_seq) == (world_id, 10)
+
+
 async def test_forks_of_forks(store: Store, world_id: str) -> None:
     """A fork of a fork goes on from its state; its line of ancestors has each up to the next one's fork point."""
     await world_of_moves(store, world_id, 10)

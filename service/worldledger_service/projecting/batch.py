@@ -97,6 +97,7 @@ class Beginnings:
 
     async def _load_states(self, targets: Iterable[Target]) -> None:
         left = deque(targets)
+        await self._states.know({target.world_id for target in left})
 
         async def work() -> None:
             try:

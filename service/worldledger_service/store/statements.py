@@ -478,14 +478,14 @@ select world_id from (
 
 # -- states ------------------------------------------------------------------------------------------------
 
-#: The facts of a genesis that decide how a world is handled: its ruleset, the spacing of snapshots, its agents'
-#: service.
+#: The facts of the genesis of some worlds ($1) that decide how each is handled: its ruleset, the spacing of snapshots,
+#: its agents' service.
 WORLD_RULES = """
-select w.ruleset, e.effect -> 'payload' ->> 'snapshot_every' as snapshot_every,
+select w.world_id, w.ruleset, e.effect -> 'payload' ->> 'snapshot_every' as snapshot_every,
        e.effect -> 'payload' ->> 'orchestrator' as orchestrator, e.effect -> 'payload' ->> 'order' as "order",
        e.effect -> 'payload' ->> 'fork_of' as fork_of
 from worlds w left join effects e on e.world_id = w.world_id and e.global_seq = 1
-where w.world_id = $1
+where w.world_id = any($1::text[])
 """
 
 _SNAPSHOT = """

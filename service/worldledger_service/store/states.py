@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from worldledger.errors import MomentNotFoundError, UnknownRulesetError
+from worldledger.errors import MomentNotFoundError, SimulationError, UnknownRulesetError
 from worldledger.folding import Fold
 from worldledger.genesis import ForkPoint, Order
 from worldledger.lru import Lru
@@ -26,6 +26,8 @@ from worldledger_service.store.reader import storable
 from worldledger_service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from worldledger_service.database.engine import PooledConnection
     from worldledger_service.settings import Settings
     from worldledger_service.store.import_snapshots import ImportSnapshots
@@ -38,7 +40,7 @@ _HALF_A_MICROSECOND = 0.5e-6
 _REMEMBERED = 10_000
 #: States that forks begin with that one process remembers, and most bytes of one.
 _FORK_POINTS = 8
-_FORK_POINT_BYTES = 2**20
+_FORK_POINT_BYTES = 2**18
 
 
 class StateAt(NamedTuple):
@@ -218,7 +220,7 @@ class States:
         try:
             return (await self.rules(world_id)).fork_of
         except UnknownRulesetError:
-            (row,) = await self._reader.fetch(statements.WORLD_RULES, world_id)
+            (row,) = await self._reader.fetch(statements.WORLD_RULES, [world_id])
             return read_fork_point(world_id, row["fork_of"])
 
     async def line(self, world: WorldRecord) -> list[WorldRecord]:
@@ -310,11 +312,21 @@ class States:
         found = self._rules.use(world_id)
         if found is not None:
             return found
-        rows = await self._reader.fetch(statements.WORLD_RULES, world_id) if storable(world_id) else []
+        rows = await self._reader.fetch(statements.WORLD_RULES, [world_id]) if storable(world_id) else []
         if not rows:
             await self._world(world_id)  # says that there is no such world
-            rows = await self._reader.fetch(statements.WORLD_RULES, world_id)
-        (row,) = rows
+            rows = await self._reader.fetch(statements.WORLD_RULES, [world_id])
+        return self._read_rules(rows[0])
+
+    async def know(self, world_ids: Iterable[str]) -> None:
+        """Read at once how worlds are folded, as far as that can be read; see `worldledger.protocols.StateReader`."""
+        unknown = [world_id for world_id in world_ids if world_id not in self._rules]
+        for row in await self._reader.fetch(statements.WORLD_RULES, unknown) if unknown else []:
+            with suppress(SimulationError):  # it is raised where the world is folded
+                self._read_rules(row)
+
+    def _read_rules(self, row: asyncpg.Record) -> Rules:
+        world_id = row["world_id"]
         asked = row["snapshot_every"] or ""
         every = int(asked) if asked.isdecimal() and 0 < len(asked) < 10 else self._every
         orchestrator = None if row["orchestrator"] is None else orjson.loads(row["orchestrator"])

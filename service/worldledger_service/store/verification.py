@@ -373,7 +373,7 @@ class _Ancestors:
             self._progress(self._before + done, self._before + total)
 
     async def _fork_point(self, world_id: str) -> ForkPoint | None:
-        for row in await self._reader.fetch(statements.WORLD_RULES, world_id):
+        for row in await self._reader.fetch(statements.WORLD_RULES, [world_id]):
             return read_fork_point(world_id, row["fork_of"])
         return None
 
