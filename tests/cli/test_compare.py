@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree as ET
-
 import pytest
 from worldledger_service.runtime import comparing
 
@@ -16,7 +11,7 @@ from worldledger.observation import ObservationPolicy, PolicyConfig
 from worldledger.policies import policy_spec
 
 from .conftest import Cli
-from .helpers import BAZAAR, GAME, play, record, say
+from .helpers import BAZAAR, compared, play, record, say
 
 #: The little world, in which Bob moves elsewhere, says something, and another one comes.
 OTHER: list[EffectDraft] = [
@@ -33,13 +28,6 @@ def bazaars(database_url: str) -> None:
     record(database_url, "one", BAZAAR)
     record(database_url, "again", BAZAAR, wall_time=1.8e9, experiment="e")
     record(database_url, "other", OTHER, wall_time=1.8e9, experiment="e")
-
-
-def compared(on: Cli, *arguments: str) -> Any:
-    """Compare as JSON."""
-    result = on("compare", *arguments, "--json")
-    assert (result.code, result.err) == (0, "")
-    return json.loads(result.out)
 
 
 def test_two_runs_for_people(on: Cli, bazaars: None) -> None:
@@ -244,68 +232,6 @@ def test_forks_of_one_world(on: Cli, bazaars: None) -> None:
     assert compared(on, "again", "rich")["pairs"][0]["equal_effects"] == 3
 
 
-def test_forks_of_games(on: Cli, games: list[str]) -> None:
-    """A fork of a game is measured through its past, and parts by the half-move of the fork."""
-    assert on("fork", games[0], "--at", "ply:2", "--as", "tried").code == 0
-    found = compared(on, games[0], "tried")
-    (pair,) = found["pairs"]
-    assert (pair["divergence"]["number"], pair["divergence"]["b"]) == (3, None)
-    assert found["series"][0]["numbers"] == [*range(1, found["worlds"][0]["outcome"]["ply"] + 1)]
-    assert found["worlds"][1]["outcome"]["ply"] == 2
-
-
-@pytest.fixture
-def games(on: Cli, tmp_path: Path) -> list[str]:
-    """Import two games that part at the third half-move, and end differently."""
-    (tmp_path / "a.pgn").write_text(GAME.format(1))
-    (tmp_path / "b.pgn").write_text(GAME.format(2).replace("2. g4 Qh4# 0-1", "2. e4 Nf6 3. d4 exd4 0-1"))
-    assert on("import", "pgn", str(tmp_path), "--experiment", "cup").code == 0
-    return [row["world_id"] for row in json.loads(on("worlds", "--experiment", "cup", "--json").out)]
-
-
-def test_games_by_their_measures(on: Cli, games: list[str]) -> None:
-    """Two games are aligned by half-moves; material is set side by side, and how they ended."""
-    found = compared(on, *games)
-    divergence = found["pairs"][0]["divergence"]
-    assert (found["by"], divergence["number"]) == ("ply", 3)
-    assert found["pairs"][0]["equal_effects"] == 2
-    (material,) = found["series"]
-    assert material["measure"] == "material"
-    assert sorted(values[-1] or 0 for values in material["values"]) == [-1, 0]
-    assert sorted(world["outcome"]["ply"] for world in found["worlds"]) == [4, 6]
-    assert {world["labels"]["white"] for world in found["worlds"]} == {"Ann"}
-    out = on("compare", *games).out
-    assert "part at ply 3, after 2 effects equal\n" in out
-    assert "measures by ply\n" in out
-
-
-def test_groups_of_runs(on: Cli, games: list[str]) -> None:
-    """Measures are told by group: mean, quartiles and n; a group that no run has is refused with those there are."""
-    found = compared(on, *games, "--group", "white")["groups"]
-    assert (found["by"], found["of"]) == ("white", ["Ann", "Ann"])
-    (material,) = found["series"]
-    assert (material["group"], material["numbers"], material["n"]) == ("Ann", [1, 2, 3, 4, 5, 6], [2, 2, 2, 2, 1, 1])
-    assert material["mean"][-1] == material["q1"][-1] == -1
-    result = on("compare", *games, "--group", "whit")
-    assert result.code == 2
-    assert "none of the worlds has 'whit' to be grouped by; they have black, config.digest" in result.err
-
-
-def test_a_page_with_plots(on: Cli, games: list[str], tmp_path: Path) -> None:
-    """A page stands alone: one file, with a plot for each measure; it does not replace a file unless it may."""
-    pytest.importorskip("matplotlib")
-    page = tmp_path / "page.html"
-    result = on("compare", *games, "-o", str(page))
-    assert (result.code, result.out) == (0, "")
-    text = page.read_text()
-    assert "part at ply 3, after 2 effects that are equal" in text
-    assert text.count("<svg") == 1
-    assert ET.fromstring(text.split("\n", 1)[1]) is not None
-    assert on("compare", *games, "-o", str(page)).code == 2
-    assert on("compare", *games, games[0], "--group", "white", "-o", str(page), "--force").code == 0
-    assert "mean and quartiles by group" in page.read_text()
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -327,8 +253,9 @@ def test_what_cannot_be_compared_is_refused(on: Cli, bazaars: None, arguments: l
     assert said in result.err
 
 
-def test_worlds_of_different_kinds_are_refused(on: Cli, bazaars: None, games: list[str]) -> None:
-    """A game is not compared with a market; the refusal names both kinds."""
-    result = on("compare", "one", games[0])
+def test_worlds_of_different_kinds_are_refused(on: Cli, bazaars: None) -> None:
+    """A market is not compared with a run of an experiment; the refusal says that worlds are of one kind."""
+    assert on("world", "create", "run", "--ruleset", "social_rl").code == 0
+    result = on("compare", "one", "run")
     assert result.code == 2
     assert "only worlds of one kind can be compared: 'one' is of the kind sandbox" in result.err

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import Servers
 from tests.warm import SCRIPT, Process
 
-from .helpers import GAME, Result, environment, seed
+from .helpers import Result, environment, seed
 
 FULL = Path("/dev/full")
 
@@ -50,20 +50,17 @@ def there(servers: Servers, server_kind: str) -> Iterator[str]:
         ("projections", "status", "--json"),
         ("projections", "rebuild", "entities"),
         ("projections", "rebuild", "entities", "--cancel"),
-        ("projections", "pause", "games"),
+        ("projections", "pause", "turns"),
         ("project", "--once"),
         ("db", "check"),
-        ("import", "pgn", "GAMES"),
         ("world", "create", "other"),
     ],
     ids=" ".join,
 )
-def test_a_full_stdout(there: str, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_full_stdout(there: str, command: tuple[str, ...]) -> None:
     """A stdout that is full is exit code 2 and one sentence, whatever the command."""
-    (tmp_path / "a.pgn").write_text(GAME.format(1))
-    arguments = [str(tmp_path) if argument == "GAMES" else argument for argument in command]
     with FULL.open("wb") as full:
-        result = _run(*arguments, "--database-url", there, stdout=full)
+        result = run(*command, "--database-url", there, stdout=full)
     assert (result.code, result.out) == (2, "")
     # A slow machine may have been told on stderr what is going on before.
     assert result.err.splitlines()[-1] == "worldledger: stdout cannot be written (No space left on device)"
@@ -97,11 +94,11 @@ def test_a_closed_stream(closed: str, said: bytes) -> None:
 def test_a_full_stderr(there: str) -> None:
     """Words that cannot be written do not change how a command ends."""
     with FULL.open("wb") as full:
-        assert _run("log", "nowhere", "--database-url", there, stderr=full).code == 2
-        assert _run("worlds", "--database-url", there, stderr=full).code == 0
+        assert run("log", "nowhere", "--database-url", there, stderr=full).code == 2
+        assert run("worlds", "--database-url", there, stderr=full).code == 0
 
 
-def _run(*arguments: str, stdout: BinaryIO | None = None, stderr: BinaryIO | None = None) -> Result:
+def run(*arguments: str, stdout: BinaryIO | None = None, stderr: BinaryIO | None = None) -> Result:
     with Path(os.devnull).open("rb") as nothing, TemporaryFile() as out, TemporaryFile() as err:
         streams = (nothing.fileno(), (stdout or out).fileno(), (stderr or err).fileno())
         process = Process(arguments, streams, environment())

@@ -76,7 +76,6 @@ def test_what_may_have_been_meant(on: Cli) -> None:
     )
     assert "did you mean 'first'?" in on("worlds", "--experiment", "frist").err
     assert "see `worldledger worlds`" in on("worlds", "--experiment", "zzz").err
-    assert "did you mean 'first'?" in on("export", "pgn", "--experiment", "frist", "-o", "-").err
     for arguments, said in {
         ("--source", "alise"): "no effects of source 'alise'; did you mean 'alice'?",
         ("--kind", "Moved"): "no effects of kind 'Moved'; did you mean 'Move'?",

@@ -20,17 +20,17 @@ def test_a_database_that_nobody_has_fed(on: Cli) -> None:
     assert header.split("  ")[0] == "PROJECTION"
     assert [line.split()[0] for line in lines[: len(KNOWN)]] == KNOWN
     assert all("never built" in line for line in lines[: len(KNOWN)])
-    assert lines[len(KNOWN)].startswith("agent_stats: ")
+    assert lines[len(KNOWN)].startswith(f"{KNOWN[0]}: ")
 
 
 @pytest.mark.filled(by=fed_worlds)
 def test_status_as_a_table(on: Cli, database_url: str) -> None:
     """Each projection is a row that says how far it is behind."""
     append(database_url, "a", 3)
-    result = on("projections", "status", "world_summaries", "games")
+    result = on("projections", "status", "turns", "world_summaries")
     assert (result.code, result.err) == (0, "")
-    games, summaries = (line.split() for line in result.out.splitlines()[1:])
-    assert games == ["games", "2", "live", "0", "0", "-"]
+    turns, summaries = (line.split() for line in result.out.splitlines()[1:])
+    assert turns == ["turns", "1", "live", "0", "0", "-"]
     assert " ".join(summaries).startswith("world_summaries 2 live 3 in 1 world")
 
 
@@ -39,10 +39,10 @@ def test_status_as_json(on: Cli) -> None:
     """--json is a list of objects with both builds and the parked worlds."""
     found = json.loads(on("projections", "status", "--json").out)
     assert [status["name"] for status in found] == KNOWN
-    first = found[0]
+    (first,) = [status for status in found if status["name"] == "entities"]
     assert set(first) == {"name", "version", "live", "building", "note", "parked_worlds"}
-    assert (first["version"], first["building"], first["note"], first["parked_worlds"]) == (2, None, None, [])
-    assert (first["live"]["build"], first["live"]["effects_behind"]) == ("agent_stats_1", 0)
+    assert (first["version"], first["building"], first["note"], first["parked_worlds"]) == (1, None, None, [])
+    assert (first["live"]["build"], first["live"]["effects_behind"]) == ("entities_1", 0)
     assert "T" in first["live"]["started_at"]
 
 
@@ -53,15 +53,14 @@ def test_once_reads_what_is_due(on: Cli, database_url: str) -> None:
     assert on("project", "--once", "--quiet") == (0, UP_TO_DATE, "")
     assert on("project", "--once") == (0, UP_TO_DATE, "")
     assert sql(database_url, "select effects from projections.world_summaries where world_id = 'a'") == [(10,)]
-    assert sql(database_url, "select count(*) from projections.games") == [(1,)]
 
 
 @pytest.mark.parametrize("order", ["status", "rebuild", "verify", "pause", "resume", "retry"])
 def test_unknown_names(on: Cli, database_url: str, order: str) -> None:
     """An unknown name lists those that there are, and nothing is done for the others."""
-    result = on("projections", order, "games", "gmaes")
+    result = on("projections", order, "entities", "entitise")
     assert (result.code, result.out) == (2, "")
-    assert result.err == f"worldledger: there is no projection 'gmaes'; there are {', '.join(KNOWN)}\n"
+    assert result.err == f"worldledger: there is no projection 'entitise'; there are {', '.join(KNOWN)}\n"
     assert sql(database_url, "select count(*) from projection_builds") == [(0,)]
 
 
@@ -79,7 +78,7 @@ def test_no_names(on: Cli, order: str) -> None:
 @pytest.mark.filled(by=fed_worlds)
 def test_pause_and_resume(on: Cli, database_url: str) -> None:
     """What is paused is not written, by `project` or by a rebuild, until it is resumed."""
-    assert on("projections", "pause", "entities", "games") == (0, "paused entities\npaused games\n", "")
+    assert on("projections", "pause", "entities", "turns") == (0, "paused entities\npaused turns\n", "")
     record(database_url, "a", BAZAAR[5:])
     assert on("project", "--once").code == 0
     status = on("projections", "status", "entities").out

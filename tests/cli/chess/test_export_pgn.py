@@ -205,3 +205,9 @@ def test_sixty_recorded_games_come_back(on: Cli, database_url: str, tmp_path: Pa
     assert " 60 already there" in on("import", "pgn", str(file), "--experiment", "real").out
     assert on("import", "pgn", str(file), "--experiment", "again").code == 0
     assert sql(database_url, _EFFECTS.format("again")) == sql(database_url, _EFFECTS.format("real"))
+
+
+def test_what_may_have_been_meant(on: Cli) -> None:
+    """Of an unknown experiment, those that are like it are named."""
+    assert on("world", "create", "w", "--experiment", "first").code == 0
+    assert "did you mean 'first'?" in on("export", "pgn", "--experiment", "frist", "-o", "-").err

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.helpers import GAME, SHARED, sql
+from tests.cli.test_full_stdout import FULL, run
 
 
 def test_games_go_in_once(on: Cli, tmp_path: Path) -> None:
@@ -144,3 +146,23 @@ def test_sixty_recorded_games(on: Cli, database_url: str) -> None:
     rejected = "select count(*) from effects where kind = 'MoveRejected'"
     assert sql(database_url, rejected) == [(4,)]
     assert sql(database_url, "select count(*) from verification where verified is not true") == [(0,)]
+
+
+def test_a_read_only_database(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """A database that takes no writes, as a standby, is named as such; nothing is counted as imported."""
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    sql(database_url, f"alter database {urlsplit(database_url).path[1:]} set default_transaction_read_only = on")
+    result = on("import", "pgn", str(tmp_path))
+    assert (result.code, result.out) == (2, "")
+    assert "is read-only" in result.err
+    assert "run the same command again for the rest (0 of this run are in)" in result.err
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+def test_a_full_stdout(database_url: str, tmp_path: Path) -> None:
+    """A stdout that is full is exit code 2 and one sentence."""
+    (tmp_path / "a.pgn").write_text(GAME.format(1))
+    with FULL.open("wb") as full:
+        result = run("import", "pgn", str(tmp_path), "--database-url", database_url, stdout=full)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.splitlines()[-1] == "worldledger: stdout cannot be written (No space left on device)"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Cli
-from .helpers import GAME, append, record, sql
+from tests.cli.conftest import Cli
+from tests.cli.helpers import GAME, append, record, sql
 
 
 @pytest.fixture
