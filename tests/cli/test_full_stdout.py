@@ -99,6 +99,7 @@ def test_a_full_stderr(there: str) -> None:
 
 
 def run(*arguments: str, stdout: BinaryIO | None = None, stderr: BinaryIO | None = None) -> Result:
+    """Run the program with one of its streams replaced; return what came of it."""
     with Path(os.devnull).open("rb") as nothing, TemporaryFile() as out, TemporaryFile() as err:
         streams = (nothing.fileno(), (stdout or out).fileno(), (stderr or err).fileno())
         process = Process(arguments, streams, environment())
