@@ -47,7 +47,7 @@ class Kind:
       as long as the service serves; routes find what it yields in ``Services.of_kinds``, by the kind's name.
     - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
     - ``errors``: a sequence of classes, those of ``problems`` that its client raises again.
-    - ``schemas``: JSON Schemas that are served, `worldledger_service.api.documents.Published` objects by name.
+    - ``schemas``: JSON Schemas that are served, `worldledger_service.api.published.Published` objects by name.
     - ``panel``: a file (`pathlib.Path`) with an ES module by which the console shows states; see docs/console.md.
     - ``measures``: a `worldledger.measures.Measures`, what runs of its worlds are compared by.
     - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.

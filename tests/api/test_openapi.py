@@ -13,12 +13,11 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from worldledger_service.api.agents_of_worlds import ObservingAgent, RegisteredAgent, WorldAgentPage
+from worldledger_service.api.agents_of_worlds import AgentView, ObservingAgent, RegisteredAgent, WorldAgentPage
 from worldledger_service.api.clock import TimeAuthorityNow, TimeAuthoritySet
 from worldledger_service.api.effects import EffectDraft, Receipt, Receipts
 from worldledger_service.api.generations import Generation
 from worldledger_service.api.health import Health, Readiness
-from worldledger_service.api.inhabitants import AgentView
 from worldledger_service.api.intents import AcceptedIntent, Intent, IntentResults
 from worldledger_service.api.observing import Observations, ObservedEvents
 from worldledger_service.api.openapi import Problem, shapes

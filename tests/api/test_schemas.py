@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worldledger_service.api.documents import published
+from worldledger_service.api.published import published
 from worldledger_simulation.rules import Checkpoint, SimulationConfig
 
 from tests.markets import MARKET, market

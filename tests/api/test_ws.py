@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
+from worldledger_service.api.ws.connection import IN_FLIGHT
 from worldledger_service.api.ws.messages import MAX_BYTES
-from worldledger_service.api.ws.taking import IN_FLIGHT
 from worldledger_service.runtime import Orchestrator
 
 from .helpers import Served, problem, wait_for

@@ -8,9 +8,9 @@ from typing import Any, Final
 import pytest
 from pydantic import ValidationError
 from worldledger_chess.arena import Arena, ArenaFullError, LiveGame, NewGame, NoSuchGameError
+from worldledger_chess.arena.arena import LiveGames
 from worldledger_chess.arena.players import InvalidPlayerError, registry
 from worldledger_chess.rules import AgentSpec
-from worldledger_chess.store.live_games import LiveGames
 
 from worldledger.errors import (
     InvalidConfigError,

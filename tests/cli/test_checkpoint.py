@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import yaml
-from worldledger_service.api.documents import published
+from worldledger_service.api.published import published
 
 from tests.markets import ENDED, HEAD, TURNS, market
 

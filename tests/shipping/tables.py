@@ -21,7 +21,7 @@ from pydantic_core import PydanticUndefined
 from worldledger_chess.api import problems as of_chess_routes
 from worldledger_chess.api.serving import ChessSettings
 from worldledger_chess.arena import errors as of_games
-from worldledger_chess.arena.players import errors as of_players
+from worldledger_chess.arena.players import base as of_players
 from worldledger_chess.rules.moves import FIELDS as OF_MOVE_MADE
 from worldledger_projections import base as of_projections
 from worldledger_service import app

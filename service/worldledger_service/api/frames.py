@@ -16,9 +16,9 @@ from worldledger.canonical import MAX_INT
 from worldledger.frames import BLOCK, block_end
 from worldledger.kinds import DEFAULT
 from worldledger.world import WorldState
+from worldledger_service.api.agents_of_worlds import AgentId, view_of
 from worldledger_service.api.answers import not_modified
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.inhabitants import AgentId, view_of
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, Word, header, json_of, problems
 from worldledger_service.api.parameters import WorldName, next_link, once, whole
 from worldledger_service.api.problems import InvalidParameterError

@@ -12,10 +12,7 @@ from starlette.responses import Response
 from worldledger import staleness
 from worldledger.errors import UnknownGenerationError
 from worldledger.staleness import NOT_GIVEN, InterruptPolicy
-from worldledger_service.api.answers import REVALIDATE, to_json
-from worldledger_service.api.context import services
-from worldledger_service.api.hosts import refuse_other_sites
-from worldledger_service.api.inhabitants import (
+from worldledger_service.api.agents_of_worlds import (
     PATIENCE,
     About,
     AgentId,
@@ -26,6 +23,9 @@ from worldledger_service.api.inhabitants import (
     known_agent,
     within,
 )
+from worldledger_service.api.answers import REVALIDATE, to_json
+from worldledger_service.api.context import services
+from worldledger_service.api.hosts import refuse_other_sites
 from worldledger_service.api.openapi import Body, GlobalSeq, Shape, Word, header, json_of, problems
 from worldledger_service.api.parameters import WorldName, once
 from worldledger_service.api.routing import EscapedRoute, segment

@@ -17,9 +17,9 @@ from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_PRIORITY
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError
 from worldledger.intents import Accepted, Held
+from worldledger_service.api.agents_of_worlds import LONGEST_WAIT, About, ContextSeq, StalenessThreshold, within
 from worldledger_service.api.bodies import idempotency_key, members, read_json
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.inhabitants import LONGEST_WAIT, About, ContextSeq, StalenessThreshold, within
 from worldledger_service.api.openapi import (
     HEX32,
     PATH_PARAMETERS,

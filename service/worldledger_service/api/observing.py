@@ -16,9 +16,7 @@ from starlette.responses import Response
 from worldledger.aio import QueueClosedError
 from worldledger.canonical import MAX_INT
 from worldledger.moments import HEAD, Moment
-from worldledger_service.api.answers import not_modified, to_json
-from worldledger_service.api.context import Services, services
-from worldledger_service.api.inhabitants import (
+from worldledger_service.api.agents_of_worlds import (
     _DELTA,
     _EVENT,
     PAGE_BYTES,
@@ -36,6 +34,8 @@ from worldledger_service.api.inhabitants import (
     view_of,
     within,
 )
+from worldledger_service.api.answers import not_modified, to_json
+from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import Shape, header, json_of, problems
 from worldledger_service.api.parameters import (
     AfterSeq,

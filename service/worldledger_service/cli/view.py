@@ -149,7 +149,7 @@ def _document(found: StateAt, view: View, *, truth: bool) -> bytes:
     """Return the view as the HTTP API has it, with its moment and every entity as it was."""
     import orjson  # noqa: PLC0415 - slow to load, as the next; `--help` needs none of it
 
-    from worldledger_service.api.inhabitants import in_order, view_of  # noqa: PLC0415
+    from worldledger_service.api.agents_of_worlds import in_order, view_of  # noqa: PLC0415
 
     value = {
         "world_id": found.world_id,

@@ -6,17 +6,22 @@ grow with them; states are folded only where effects differ, for equal effects m
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from itertools import combinations
+from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import orjson
 
 from worldledger.comparing import (
+    LEFT_OUT,
     MOST_WORLDS,
     OF_EFFECTS,
     OWN_OF_STATES,
+    SIM_TIME,
     Aligner,
     Difference,
     Divergence,
@@ -29,19 +34,20 @@ from worldledger.comparing import (
     differences,
     genesis_differences,
     left_out_of,
+    number_in,
+    number_of,
     parse_path,
     state_differences,
     unit_of,
 )
+from worldledger.effects import is_system_kind
 from worldledger.errors import NotComparableError, PolicyFailedError, UnknownAgentError
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_SEQ
 from worldledger.measures import measures_of
-from worldledger.moments import AUTO
+from worldledger.moments import AUTO, STEP, Unit
 from worldledger.near import near
 from worldledger.views import Views
-from worldledger_service.runtime.courses import Course, course_of, grouped, groups_of, series
-from worldledger_service.runtime.histories import History, Logs, Shared, after, history_of, shared_past
 from worldledger_service.runtime.replays import Replay, policys_errors
 from worldledger_service.store.prefetch import prefetch
 
@@ -49,11 +55,305 @@ if TYPE_CHECKING:
     from worldledger.chain import StoredRow
     from worldledger.effects import Effect
     from worldledger.measures import Measures
-    from worldledger.moments import Unit
     from worldledger.observation import View
     from worldledger.rulesets import Ruleset
     from worldledger.rulesets.base import Touched
     from worldledger_service.store import Store, WorldRecord
+
+
+# -- the course of a run: what its kind measures, unit by unit, and how it ended; and many runs by group
+
+
+#: Most points of a series; of a longer run every second, fourth … unit is kept.
+MOST_POINTS: Final = 2000
+#: Effects that are folded on the event loop; more goes to a thread.
+_FOLDED_AT_ONCE: Final = 100
+
+
+class Course:
+    """One run, folded from its first effect: ``points`` has the measures by the number of the unit.
+
+    ``fold`` is that after the last effect that was read. At the genesis of a fork it is to be set to that of the fork.
+    ``there`` is a fold at a place that is asked for, a world's seq.
+    """
+
+    def __init__(self, fold: Fold, measures: Measures, unit: Unit, place: tuple[str, int] | None = None) -> None:
+        self.fold = fold
+        self.points: dict[int, Mapping[str, float]] = {}
+        self.there: Fold | None = None
+        self._place = place
+        self._measures = measures
+        self._unit = unit
+        self._began: tuple[int, Effect] | None = None
+        self._every = 1
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """Return the outcome of the run, as its last state has it."""
+        return dict(self._measures.outcome(self.fold.state))
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Return the labels by which the run can be grouped."""
+        return dict(self._measures.labels(self.fold.state))
+
+    def feed(self, rows: Sequence[Any]) -> None:
+        """Fold the rows that follow, of one world; raises as `Fold.feed`."""
+        fold = self.fold
+        wanted = self._place[1] if self._place is not None and self._place[0] == fold.world_id else None
+        start = 0
+        for place, row in enumerate(rows):
+            if row[3] in self._unit.kinds:
+                effect = orjson.loads(row[1])
+                number = number_in(self._unit, effect["payload"])
+                if number is not None and (self._began is None or self._began[0] != int(number)):
+                    fold.feed(rows[start:place])
+                    start = place
+                    self.note()
+                    self._began = int(number), effect
+            if row[0] == wanted:
+                fold.feed(rows[start : place + 1])
+                start = place + 1
+                self.there = fold.copy()
+        fold.feed(rows[start:])
+
+    def note(self) -> None:
+        """Note the measures of the unit that has begun: it ends here."""
+        if self._began is None:
+            return
+        number, effect = self._began
+        if number % self._every == 0:
+            self.points[number] = self._measures.values(self.fold.state, effect)
+        if len(self.points) > MOST_POINTS:
+            self._every *= 2
+            self.points = {number: values for number, values in self.points.items() if number % self._every == 0}
+
+
+async def course_of(
+    store: Store,
+    logs: Logs,
+    history: History,
+    measures: Measures,
+    unit: Unit,
+    place: tuple[str, int] | None = None,
+) -> Course:
+    """Return the course of a run through its history, with a fold at a place of it. Raises as `States.fold_at`."""
+    first = history[0]
+    course = Course(await store.states.fold_at(first.record.world_id, first.after_seq), measures, unit, place)
+    for stretch in history:
+        if stretch is not first:
+            course.fold = Fold(stretch.record.world_id, course.fold.ruleset, course.fold.state)
+        async with prefetch(logs.rows([stretch])) as batches:
+            async for batch in batches:
+                if len(batch) <= _FOLDED_AT_ONCE:
+                    course.feed(batch)
+                else:
+                    await store.aside.run(partial(course.feed, batch))
+    course.note()
+    return course
+
+
+def series(courses: Sequence[Course]) -> list[dict[str, Any]]:
+    """Return each measure side by side: the numbers of the units, and the values of each run (None: none there)."""
+    names = dict.fromkeys(name for course in courses for values in course.points.values() for name in values)
+    found = []
+    for name in names:
+        numbers = sorted({number for course in courses for number, values in course.points.items() if name in values})
+        columns = [[course.points.get(number, {}).get(name) for number in numbers] for course in courses]
+        found.append({"measure": name, "numbers": numbers, "values": columns})
+    return found
+
+
+def groups_of(records: Sequence[WorldRecord], courses: Sequence[Course], group: str) -> list[str]:
+    """Return the group of each run by a label, or by a member of its configuration (``seed``, ``model.name``).
+
+    Runs that do not have it are a group of their own. Raises NotComparableError if none has it.
+    """
+    found = [_group(record, course, group) for record, course in zip(records, courses, strict=True)]
+    if not any(found):
+        labels = {name for course in courses for name in course.labels}
+        settings = {f"config.{name}" for record in records for name in record.config}
+        known = ", ".join(sorted({*labels, *settings, "experiment"}))
+        raise NotComparableError(f"none of the worlds has {group!r} to be grouped by; they have {known}")
+    return [f"without {group}" if each is None else each for each in found]
+
+
+def _group(record: WorldRecord, course: Course, group: str) -> str | None:
+    value: Any = {**record.config, "experiment": record.experiment, **course.labels}
+    for name in group.removeprefix("config.").split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return None if value is None or isinstance(value, dict | list) else str(value)
+
+
+def grouped(found: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> list[dict[str, Any]]:
+    """Return mean, quartiles and n of each measure by unit, for each group of runs."""
+    rows = []
+    for each in found:
+        for group in dict.fromkeys(groups):
+            mine = [values for values, name in zip(each["values"], groups, strict=True) if name == group]
+            columns: dict[str, list[Any]] = defaultdict(list)
+            for place, number in enumerate(each["numbers"]):
+                told = [values[place] for values in mine if values[place] is not None]
+                if not told:
+                    continue
+                low, middle, high = quantiles(told, n=4, method="inclusive") if len(told) > 1 else told * 3
+                point = {
+                    "numbers": number,
+                    "n": len(told),
+                    "mean": fmean(told),
+                    "q1": low,
+                    "median": middle,
+                    "q3": high,
+                }
+                for name, value in point.items():
+                    columns[name].append(value)
+            rows.append({"measure": each["measure"], "group": group, **columns})
+    return rows
+
+
+# -- the histories of worlds that are compared: a fork's goes through its ancestors, and forks may share their past
+
+
+#: Stretches of at most so many effects, or bytes, are read once and kept.
+_SHORT: Final = 1000
+_SHORT_BYTES: Final = 2**20
+
+
+class Stretch(NamedTuple):
+    """A part of a history: a world's effects after a seq, up to the head that its record names."""
+
+    record: WorldRecord
+    after_seq: int = 0
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether it has few effects."""
+        return self.record.head_seq - self.after_seq <= _SHORT
+
+
+#: The stretches of a history, the oldest first.
+History: TypeAlias = Sequence[Stretch]
+
+
+class Shared(NamedTuple):
+    """The past that two histories share: its stretches, and what either history has after it.
+
+    ``equal`` counts its effects, ``section`` is the one that both have come to (None: none yet).
+    """
+
+    past: History
+    a: History
+    b: History
+    equal: int = 0
+    section: float | None = None
+
+    def sections(self, by: str, unit: Unit | None) -> tuple[Sections, Sections]:
+        """Return what numbers the sections of either history after it."""
+        return Sections(by, unit, self.section), Sections(by, unit, self.section)
+
+
+class Logs:
+    """Reads the effects of histories, for one comparison; short ones once."""
+
+    def __init__(self, store: Store) -> None:
+        self._reader = store.reader
+        #: by world, after which seq the rows begin
+        self._kept: dict[str, tuple[int, Sequence[Any]]] = {}
+
+    async def rows(self, history: History) -> AsyncGenerator[Sequence[Any], None]:
+        """Yield the rows of a history as the driver returns them, in batches; a batch is of one world."""
+        for record, after_seq in history:
+            start, kept = self._kept.get(record.world_id, (0, ()))
+            if start <= after_seq and record.head_seq <= start + len(kept):
+                yield kept[after_seq - start : record.head_seq - start]
+                continue
+            batches = self._reader.records(record.world_id, after_seq=after_seq, until_seq=record.head_seq)
+            async with aclosing(batches):
+                async for batch in batches:
+                    is_all = len(batch) == record.head_seq - after_seq
+                    if is_all and sum(len(row[1]) for row in batch) <= _SHORT_BYTES:
+                        self._kept[record.world_id] = after_seq, batch
+                    yield batch
+
+    async def genesis(self, record: WorldRecord) -> bytes:
+        """Return the text of a world's first effect."""
+        whole = Stretch(record)
+        if whole.is_short:
+            async with aclosing(self.rows([whole])) as batches:
+                async for batch in batches:
+                    text: bytes = batch[0][1]
+                    return text
+        return (await self._reader.effect(record.world_id, 1)).text
+
+    async def counts(self, history: History) -> Counter[str]:
+        """Return how many effects of each kind a history has that are compared."""
+        counts: Counter[str] = Counter()
+        for stretch in history:
+            record = stretch.record
+            if stretch.is_short:
+                async for batch in self.rows([stretch]):
+                    counts.update(row[3] for row in batch)
+            else:
+                counts.update(
+                    await self._reader.kind_counts(
+                        record.world_id, after_seq=stretch.after_seq, until_seq=record.head_seq
+                    )
+                )
+        for kind in LEFT_OUT:
+            del counts[kind]
+        return counts
+
+
+async def history_of(store: Store, record: WorldRecord) -> History:
+    """Return the whole history of a world. Raises ParentMissingError or TamperedError for a fork without its parent."""
+    return [Stretch(each) for each in await store.states.line(record)]
+
+
+async def shared_past(store: Store, logs: Logs, a: History, b: History, by: str, unit: Unit | None) -> Shared:
+    """Return the shared past of two histories. Its effects are counted, and not read.
+
+    A world's effects up to the earlier of two fork points are shared.
+    """
+    past: list[Stretch] = []
+    for place, (one, other) in enumerate(zip(a, b, strict=False)):
+        if one.record.world_id != other.record.world_id:
+            break
+        until = min(one.record.head_seq, other.record.head_seq)
+        past.append(Stretch(one.record.model_copy(update={"head_seq": until})))
+        if not (one.record.head_seq == other.record.head_seq and len(a) > place + 1 and len(b) > place + 1):
+            break
+    if not past or (len(a) == len(b) == 1):
+        return Shared([], a, b)
+    at = len(past) - 1
+    until = past[-1].record.head_seq
+    left, right = [[Stretch(history[at].record, until), *history[at + 1 :]] for history in (a, b)]
+    counts = await logs.counts(past)
+    section = await _section(store, past, counts, by, unit)
+    return Shared(past, left, right, counts.total(), section)
+
+
+def after(history: History, world_id: str, seq: int) -> History:
+    """Return what a history has after an effect of one of its worlds."""
+    at = next((at for at, stretch in enumerate(history) if stretch.record.world_id == world_id), None)
+    return history if at is None else [history[at]._replace(after_seq=seq), *history[at + 1 :]]
+
+
+async def _section(store: Store, past: History, counts: Counter[str], by: str, unit: Unit | None) -> float | None:
+    """Return the number of the section that a shared past has come to."""
+    last = past[-1].record
+    if by == SIM_TIME:
+        return (await store.reader.effect(last.world_id, last.head_seq)).sim_time
+    if unit is not None:
+        for stretch in reversed(past):
+            text = await store.reader.last_of_kinds(
+                stretch.record.world_id, unit.kinds, until_seq=stretch.record.head_seq
+            )
+            if text is not None:
+                return number_of(unit, text)
+        return None
+    found = sum(count for kind, count in counts.items() if by != STEP or not is_system_kind(kind))
+    return found or None
+
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Path, Query
 from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
+from worldledger_service.api.agents_of_worlds import word
 from worldledger_service.api.answers import REVALIDATE, to_json, viewed
 from worldledger_service.api.context import services
-from worldledger_service.api.inhabitants import word
 from worldledger_service.api.openapi import header, json_of, problems
 from worldledger_service.api.parameters import NO_NUL, Limit, Text, next_link, once
 

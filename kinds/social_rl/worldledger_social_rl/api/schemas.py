@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from worldledger_service.api.documents import Published, document
+from worldledger_service.api.published import Published, document
 
 from worldledger_social_rl.documents import PolicyState, RoundResult
 

@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from worldledger.canonical import MAX_INT
 from worldledger.errors import SimulationError, StoreUnavailableError
+from worldledger_service.api.agents_of_worlds import PATIENCE, AgentId, known_agent, reading_on, word
 from worldledger_service.api.context import Services
-from worldledger_service.api.inhabitants import PATIENCE, AgentId, known_agent, reading_on, word
 from worldledger_service.api.openapi import problems
 from worldledger_service.api.parameters import WorldName, whole
 from worldledger_service.api.problems import (
@@ -26,9 +26,8 @@ from worldledger_service.api.problems import (
     problem_response,
 )
 from worldledger_service.api.routing import EscapedRoute, EscapedWebSocketRoute
-from worldledger_service.api.ws.connection import Connection
+from worldledger_service.api.ws.connection import Connection, Outgoing
 from worldledger_service.api.ws.messages import SUBPROTOCOL
-from worldledger_service.api.ws.outgoing import Outgoing
 
 router = APIRouter(route_class=EscapedRoute, tags=["agents"])
 

@@ -11,9 +11,18 @@ engines, and others are found by the entry-point group ``worldledger.players``. 
 attempted move) or in a PlayerError, within its time, and leaves no process behind.
 """
 
-from worldledger_chess.arena.players.base import ExternalPlayer, GuardedPlayer, Player, Position, RandomPlayer
+from worldledger_chess.arena.players.base import (
+    ExternalPlayer,
+    GuardedPlayer,
+    InvalidPlayerError,
+    Player,
+    PlayerError,
+    Position,
+    RandomPlayer,
+    Reason,
+    UnknownPlayerError,
+)
 from worldledger_chess.arena.players.engines import EnginePlayer, EngineSettings
-from worldledger_chess.arena.players.errors import InvalidPlayerError, PlayerError, Reason, UnknownPlayerError
 from worldledger_chess.arena.players.registry import GROUP, PlayerSpec, known_players, make_player, read_spec
 
 __all__ = [

@@ -18,8 +18,7 @@ import chess
 import chess.engine
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from worldledger_chess.arena.players.base import Position
-from worldledger_chess.arena.players.errors import PlayerError
+from worldledger_chess.arena.players.base import PlayerError, Position
 
 # -- the process of a UCI engine: python-chess's protocol, with bounded output and a guaranteed end --------------
 #

@@ -20,9 +20,15 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from worldledger.canonical import child
-from worldledger_chess.arena.players.base import ExternalPlayer, GuardedPlayer, Player, RandomPlayer
+from worldledger_chess.arena.players.base import (
+    ExternalPlayer,
+    GuardedPlayer,
+    InvalidPlayerError,
+    Player,
+    RandomPlayer,
+    UnknownPlayerError,
+)
 from worldledger_chess.arena.players.engines import EnginePlayer, EngineSettings
-from worldledger_chess.arena.players.errors import InvalidPlayerError, UnknownPlayerError
 
 #: The entry-point group in which packages offer players: a callable (config: dict, *, seed: int | str) -> Player.
 GROUP: Final = "worldledger.players"
