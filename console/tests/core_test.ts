@@ -7,9 +7,7 @@ import { apply, changed, equal, type Json, valueAt } from "../src/core/json.ts";
 import { Lru } from "../src/core/lru.ts";
 import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
-import type { World, WorldsQuery } from "../src/core/source.ts";
 import { bestHash, hex, lines, parsePosition, verify } from "../src/core/verify.ts";
-import { choose } from "../src/core/worlds.ts";
 
 function same(found: unknown, wanted: unknown): void {
   if (!equal(plain(found), plain(wanted))) {
@@ -188,25 +186,6 @@ Deno.test("zooming keeps its place and stays within the world", () => {
   same(zoomed([1, 1000], 1000, 0.001, 1000)[1], 1000);
   same(shifted([100, 200], -500, 1000), [1, 101]);
   same(seqAt([1, 11], 0.5), 6);
-});
-
-Deno.test("worlds are chosen by what is asked, and counted by what else could be", () => {
-  const world = (world_id: string, ruleset: string, experiment: string | null, wall_time: number) =>
-    ({ world_id, ruleset, experiment, wall_time }) as World;
-  const all = [world("a", "chess", "Cup", 10), world("b", "chess", null, 900), world("c", "sandbox", "cup", 950)];
-  const usual: WorldsQuery = { q: "", ruleset: "", experiment: "", live: false, after: null };
-  const ids = (query: Partial<WorldsQuery>) =>
-    choose(all, { ...usual, ...query }, 1000).worlds.map((each) => each.world_id);
-  same(ids({}), ["c", "b", "a"]);
-  same(ids({ q: "CUP" }), ["c", "a"]);
-  same(ids({ live: true, ruleset: "chess" }), ["b"]);
-  const { facets } = choose(all, { ...usual, ruleset: "chess" }, 1000);
-  same([facets?.total, facets?.live], [2, 1]);
-  same(facets?.rulesets, [{ value: "chess", worlds: 2 }, { value: "sandbox", worlds: 1 }]);
-  const many = Array.from({ length: 250 }, (_, n) => world(`w${1000 + n}`, "sandbox", null, 0));
-  const first = choose(many, usual, 0);
-  same([first.worlds.length, first.next], [100, "w1099"]);
-  same(choose(many, { ...usual, after: "w1199" }, 0).next, null);
 });
 
 async function* chunked(text: string, size: number): AsyncGenerator<Uint8Array> {

@@ -206,7 +206,7 @@ async def test_a_world_is_followed_live(page: Page, site: Site) -> None:
     for n in range(3):
         site.post("/v1/worlds/growing/effects", draft("Speak", "ann", text=f"word {n}"))
         await expect(moment(page)).to_have_attribute("aria-valuenow", str(2 + n))
-        await expect(page.get_by_role("list", name="Messages")).to_contain_text(f"word {n}")
+        await expect(page.get_by_role("list", name="Messages, the newest first")).to_contain_text(f"word {n}")
         await expect(page.get_by_role("row", name=re.compile(f"word {n}"))).to_be_visible()
     await page.keyboard.press("l")
     site.post("/v1/worlds/growing/effects", draft("Speak", "ann", text="unseen"))

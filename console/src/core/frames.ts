@@ -8,8 +8,9 @@ import { Lru } from "./lru.ts";
 export const BLOCK = 1024;
 /** Patches between two states that are kept. */
 const STRIDE = 64;
-/** Blocks in memory. */
+/** Blocks in memory, and states of each besides those: they share what they have in common. */
 const MOST = 24;
+const RECENT = 256;
 
 /** What a block is loaded as: a state at `key`, and for each later seq that changes something what it changes. */
 export interface BlockData {
@@ -31,11 +32,11 @@ export function blockOf(seq: number): number {
 /** A block that was loaded. */
 class Block {
   private readonly states: Shown[];
-  private near: { count: number; state: Shown };
+  /** States by the number of patches that lead to them. */
+  private readonly recent = new Lru<number, Shown>(RECENT);
 
   constructor(readonly data: BlockData) {
     this.states = [data.state];
-    this.near = { count: 0, state: data.state };
   }
 
   /** Take what has happened since: the first of the patches follows the last seq. */
@@ -46,19 +47,20 @@ class Block {
 
   at(seq: number): Shown {
     const count = this.countTo(seq);
+    const known = this.recent.get(count);
+    if (known !== undefined) return known;
     // Playing forward goes on from the state before; any other place begins with the nearest state that is kept.
-    let { count: done, state } = this.near;
-    if (done > count || count - done > STRIDE) {
-      done = Math.min(Math.floor(count / STRIDE), this.states.length - 1) * STRIDE;
-      state = this.states[done / STRIDE] as Shown;
-    }
+    let done = Math.min(Math.floor(count / STRIDE), this.states.length - 1) * STRIDE;
+    let state = this.states[done / STRIDE] as Shown;
+    const before = this.recent.get(count - 1);
+    if (before !== undefined) [done, state] = [count - 1, before];
     while (done < count) {
       const patch = this.data.patches[done];
       if (patch !== undefined) state = apply(state as unknown as Json, patch.ops) as unknown as Shown;
       done += 1;
       if (done === this.states.length * STRIDE) this.states.push(state);
+      this.recent.set(done, state);
     }
-    this.near = { count, state };
     return state;
   }
 

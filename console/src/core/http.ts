@@ -15,11 +15,6 @@ import {
   type WorldsPage,
   type WorldsQuery,
 } from "./source.ts";
-import { choose } from "./worlds.ts";
-
-/** Worlds that are listed at most, and milliseconds for which the list is good enough for another question. */
-const MOST_WORLDS = 10_000;
-const FRESH_MS = 3000;
 
 export interface Columns {
   frames: { seq: number[]; sim_time?: number[]; kind?: string[] };
@@ -108,24 +103,14 @@ async function json<T>(...asked: Parameters<typeof ask>): Promise<T> {
 }
 
 export class HttpSource implements Source {
-  private listed: { at: number; worlds: World[] } | null = null;
-
-  async worlds(query: WorldsQuery, signal: AbortSignal): Promise<WorldsPage> {
-    const now = Date.now();
-    if (this.listed === null || now - this.listed.at > FRESH_MS) {
-      const worlds: World[] = [];
-      for (let after: string | null = ""; after !== null && worlds.length < MOST_WORLDS;) {
-        const page: { worlds: World[]; next_after: string | null } = await json(
-          "/v1/worlds",
-          { after, limit: 1000 },
-          signal,
-        );
-        worlds.push(...page.worlds);
-        after = page.next_after;
-      }
-      this.listed = { at: now, worlds };
-    }
-    return choose(this.listed.worlds, query, now / 1000);
+  async worlds({ q, ruleset, experiment, live, after }: WorldsQuery, signal: AbortSignal): Promise<WorldsPage> {
+    const filters = { q: q.slice(0, 200), ruleset, experiment, live: live ? "true" : null };
+    const found = await json<{ worlds: World[]; next_after: string | null; facets: WorldsPage["facets"] }>(
+      "/v1/worlds",
+      { ...filters, after, order: "active", facets: "true", limit: 100 },
+      signal,
+    );
+    return { worlds: found.worlds, next: found.next_after, facets: found.facets };
   }
 
   async parents(): Promise<Map<string, string>> {

@@ -5,9 +5,10 @@ import { useEffect, useRef } from "preact/hooks";
 import { format, worldAddress, type WorldsAddress } from "../core/address.ts";
 import type { Facet, World, WorldsPage } from "../core/source.ts";
 import { count, when } from "../core/text.ts";
-import { isLive } from "../core/worlds.ts";
 import { address, go, source, words } from "../parts/app.ts";
 
+/** A world is live when an effect came within so many seconds: the service counts by the same. */
+const LIVE_SECONDS = 300;
 /** Milliseconds after the last key until worlds are asked for, and between two looks for news. */
 const TYPED_MS = 150;
 const NEWS_MS = 5000;
@@ -134,7 +135,7 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                   <td class={`name depth-${Math.min(depth, 4)}`}>
                     {depth > 0 && <span title="a fork of the world above" aria-label="fork">↳</span>}
                     <a href={format(worldAddress(world.world_id, { at: world.head_seq }))}>{world.world_id}</a>
-                    {isLive(world, Date.now() / 1000) && (
+                    {isLive(world) && (
                       <span class="live" title="an effect came within the last five minutes">
                         live
                       </span>
@@ -191,6 +192,10 @@ function Facets({ title, facets, chosen, choose }: {
       </ul>
     </section>
   );
+}
+
+function isLive({ wall_time }: World): boolean {
+  return Date.now() / 1000 - wall_time < LIVE_SECONDS;
 }
 
 /** Forks below their parents, where both are listed; otherwise in the order given. */

@@ -141,7 +141,7 @@ function All({ model }: { model: WorldModel }) {
           {Array.from({ length: Math.max(0, rows) }, (_, index) => {
             const seq = from + index + 1;
             const effect = model.pages.at(seq);
-            return <Row key={seq} model={model} seq={seq} line={effect && lineOf(effect)} />;
+            return <Row key={index} model={model} seq={seq} line={effect && lineOf(effect)} />;
           })}
         </div>
       </div>

@@ -256,11 +256,24 @@ export class FramesOfWorld implements Frames {
     const store = this.model.store(this.agent);
     const state = store.at(seq);
     if (state === undefined) return undefined;
-    const before = store.before(seq);
-    const changes = before === undefined
-      ? new Set<string>()
-      : changed(before as unknown as Json, state as unknown as Json);
-    return { seq, state, changed: changes, marks: this.marks(seq, state, beside) };
+    // What is not asked for is not worked out: a panel that draws trails wants many states and nothing else.
+    let changes: ReadonlySet<string> | undefined;
+    let marks: ReadonlyMap<string, Mark> | undefined;
+    const marked = () => this.marks(seq, state, beside);
+    const diff = () => {
+      const before = store.before(seq);
+      return before === undefined ? new Set<string>() : changed(before as unknown as Json, state as unknown as Json);
+    };
+    return {
+      seq,
+      state,
+      get changed() {
+        return changes ??= diff();
+      },
+      get marks() {
+        return marks ??= marked();
+      },
+    };
   }
 
   private marks(seq: number, state: Shown, beside: string | undefined): ReadonlyMap<string, Mark> {

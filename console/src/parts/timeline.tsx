@@ -48,12 +48,16 @@ export function Timeline({ model }: { model: WorldModel }) {
   };
   const scale = (factor: number, around = model.seq.value) =>
     zoom(zoomed(model.stretch.value, around, factor, model.head.value));
+  // Measured once for a drag: to measure at each move would have the page laid out for each.
+  const box = useRef<DOMRect | null>(null);
+  const measure = () => box.current = (area.current as HTMLDivElement).getBoundingClientRect();
   const partAt = (event: PointerEvent | WheelEvent) => {
-    const box = (area.current as HTMLDivElement).getBoundingClientRect();
-    return (event.clientX - box.left) / box.width;
+    const { left, width } = box.current ?? measure();
+    return (event.clientX - left) / width;
   };
   const down = (event: PointerEvent) => {
     if (event.button !== 0) return;
+    measure();
     (event.currentTarget as Element).setPointerCapture(event.pointerId);
     const part = partAt(event);
     if (event.shiftKey) brush.value = [part, part];
@@ -74,6 +78,7 @@ export function Timeline({ model }: { model: WorldModel }) {
   };
   const wheel = (event: WheelEvent) => {
     event.preventDefault();
+    measure();
     const [from, to] = model.stretch.value;
     if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       zoom(shifted([from, to], ((event.deltaX || event.deltaY) / 500) * (to - from), model.head.value));

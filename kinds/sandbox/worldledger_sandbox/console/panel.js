@@ -17,7 +17,9 @@ STYLE.replaceSync(`
 document.adoptedStyleSheets.push(STYLE);
 
 /** Effects back to which trails reach, steps between two points of one, entities with names, messages in sight. */
-const [TRAIL, STEP, NAMED, MESSAGES] = [64, 4, 40, 50];
+const [TRAIL, STEP, NAMED, MESSAGES] = [64, 4, 40, 20];
+/** Pixels around the map. */
+const EDGE = 24;
 
 /** @param {string} tag @param {string} className @param {...(Node | string)} inside */
 function make(tag, className, ...inside) {
@@ -57,13 +59,20 @@ export function panel(element, frames, cursor) {
   const canvas = document.createElement("canvas");
   canvas.setAttribute("role", "img");
   const feed = make("ul", "feed");
-  feed.setAttribute("aria-label", "Messages");
+  feed.setAttribute("aria-label", "Messages, the newest first");
   const root = make("div", "sandbox", canvas, feed);
   element.append(root);
   /** The part of the plane that was needed so far: it grows, so that the map does not jump. */
   const extent = { left: Infinity, right: -Infinity, bottom: Infinity, top: -Infinity };
   /** @type {Effect[]} */
   let messages = [];
+  /** The size of the canvas, told by the browser: asking would have it lay out the page for each frame. So do colours. */
+  /** @type {[number, number]} */
+  let room = [0, 0];
+  /** @type {string[]} */
+  let colours = [];
+  /** The last message that is shown. */
+  let latest = -1;
 
   const drawMap = () => {
     const now = places(frames, cursor.seq);
@@ -76,17 +85,17 @@ export function panel(element, frames, cursor) {
       extent.top = Math.max(extent.top, y);
     }
     const ratio = devicePixelRatio || 1;
-    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-    canvas.width = width * ratio;
-    canvas.height = height * ratio;
+    const [width, height] = room;
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
+    }
     const context = canvas.getContext("2d");
     if (context === null || width === 0) return;
-    context.scale(ratio, ratio);
-    const style = getComputedStyle(canvas);
-    const [ink, quiet, accent] = ["--text", "--quiet", "--accent"].map((name) => style.getPropertyValue(name));
-    const room = 24;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    const [ink, quiet, accent] = colours;
     const span = Math.max(extent.right - extent.left, extent.top - extent.bottom, 1e-9);
-    const scale = (Math.min(width, height) - 2 * room) / span;
+    const scale = (Math.min(width, height) - 2 * EDGE) / span;
     /** @param {[number, number]} place */
     const at = ([x, y]) => [
       width / 2 + (x - (extent.left + extent.right) / 2) * scale,
@@ -137,7 +146,11 @@ export function panel(element, frames, cursor) {
   const show = () => {
     drawMap();
     const { seq } = cursor;
-    const said = messages.filter(({ global_seq }) => global_seq <= seq).slice(-MESSAGES);
+    const end = messages.findLastIndex(({ global_seq }) => global_seq <= seq) + 1;
+    if (end === latest) return;
+    latest = end;
+    // The newest is on top, so that nothing has to be scrolled.
+    const said = messages.slice(Math.max(0, end - MESSAGES), end).reverse();
     feed.replaceChildren(...said.map(({ global_seq, source_id, payload }) => {
       const who = make("button", "", make("bdi", "", source_id));
       who.setAttribute("type", "button");
@@ -147,17 +160,32 @@ export function panel(element, frames, cursor) {
       const to = payload["private"] === true ? ` to ${String(payload["target_id"] ?? "somebody")} alone` : "";
       return make("li", "", who, make("span", "wl-note", `${to}: `), make("bdi", "", text));
     }));
-    feed.scrollTop = feed.scrollHeight;
   };
   const load = async () => {
     const found = await frames.effects("Speak", "SpeakResponse", "MessageEmitted");
     if (found.length === messages.length) return;
     messages = found;
+    latest = -1;
     show();
   };
-  const watch = new ResizeObserver(drawMap);
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const paint = () => {
+    const style = getComputedStyle(canvas);
+    colours = ["--text", "--quiet", "--accent"].map((name) => style.getPropertyValue(name));
+    drawMap();
+  };
+  scheme.addEventListener("change", paint);
+  const watch = new ResizeObserver(([entry]) => {
+    room = [entry?.contentRect.width ?? 0, entry?.contentRect.height ?? 0];
+    paint();
+  });
   watch.observe(canvas);
-  const ends = [cursor.subscribe(show), frames.subscribe(() => (show(), void load())), () => watch.disconnect()];
+  const ends = [
+    cursor.subscribe(show),
+    frames.subscribe(() => (show(), void load())),
+    () => watch.disconnect(),
+    () => scheme.removeEventListener("change", paint),
+  ];
   show();
   void load();
   return () => {

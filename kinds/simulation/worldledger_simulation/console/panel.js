@@ -12,7 +12,7 @@ STYLE.replaceSync(`
 .simulation .scroll { overflow: auto; }
 .simulation table { font-size: 0.9em; }
 .simulation td { min-width: 6em; max-width: 18em; white-space: pre-line; overflow-wrap: break-word; font-variant-numeric: tabular-nums; }
-.simulation td bdi { display: block; max-height: 7em; overflow: auto; }
+.simulation td bdi { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 6; overflow: hidden; }
 .simulation td.missing { color: var(--quiet); }
 `);
 document.adoptedStyleSheets.push(STYLE);
@@ -53,11 +53,11 @@ function text(value) {
  */
 function cell(frame, pointer, value) {
   const made = make("td", value === undefined ? "missing" : "", make("bdi", "", text(value)));
+  made.title = text(value);
   const within = (/** @type {string} */ each) =>
     each === pointer || each.startsWith(`${pointer}/`) || pointer.startsWith(`${each}/`);
   if ([...frame.changed].some(within)) {
     made.classList.add("changed");
-    made.title = "changed by this effect";
   }
   const mark = [...frame.marks].find(([each]) => within(each))?.[1];
   if (mark !== undefined) {
@@ -118,7 +118,7 @@ export function panel(element, frames, cursor) {
       const rows = Object.entries(common).map((
         [name, value],
       ) => [rowHead(name), cell(frame, `/entities/global/${escaped(name)}`, value)]);
-      inside.push(make("div", "scroll", table("Global variables", ["global", "value"], rows)));
+      inside.push(table("Global variables", ["global", "value"], rows));
     }
     const rows = variables.map((variable) => [
       rowHead(variable),
@@ -131,7 +131,11 @@ export function panel(element, frames, cursor) {
       ),
     ]);
     const names = agents.map(([name]) => name);
-    inside.push(make("div", "scroll", table("Variables of agents", ["variable", ...names], rows)));
+    const scroll = make("div", "scroll", table("Variables of agents", ["variable", ...names], rows));
+    scroll.tabIndex = 0;
+    scroll.setAttribute("role", "region");
+    scroll.setAttribute("aria-label", "Variables of agents");
+    inside.push(scroll);
     root.replaceChildren(...inside);
   };
   const ends = [cursor.subscribe(show), frames.subscribe(show)];

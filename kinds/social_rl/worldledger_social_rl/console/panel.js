@@ -49,6 +49,9 @@ export function panel(element, frames, cursor) {
   const feed = make("ul", "feed");
   feed.setAttribute("aria-label", "Messages of the round");
   const agents = make("div", "scroll");
+  agents.tabIndex = 0;
+  agents.setAttribute("role", "region");
+  agents.setAttribute("aria-label", "Agents");
   const root = make("div", "social-rl", about, feed, agents);
   element.append(root);
   /** @type {Effect[]} */
