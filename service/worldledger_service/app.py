@@ -26,6 +26,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import BaseRoute
 
 from worldledger.aio import first_of
@@ -62,6 +63,7 @@ from worldledger_service.api.metrics import Metrics
 from worldledger_service.api.openapi import document
 from worldledger_service.api.problems import on_http_exception, on_simulation_error, on_validation_error
 from worldledger_service.api.projections import Jobs
+from worldledger_service.api.reading import ARROW, NDJSON
 from worldledger_service.api.sql import SqlPool
 from worldledger_service.api.wire import protocol
 from worldledger_service.api.ws import handshake
@@ -103,6 +105,10 @@ _MODULES = (
     metrics,
 )
 _BACKLOG = 2048
+#: Bytes from which on an answer is compressed if the client takes that, and how hard: the higher levels take several
+#: times as long and save little.
+_COMPRESSED_BYTES = 1024
+_COMPRESSION = 3
 #: Objects between two looks of the garbage collector, and seconds for which a thread has the interpreter at a stretch.
 _OBJECTS = 20_000
 _SWITCH_SECONDS = 0.0005
@@ -182,6 +188,13 @@ def create_app(settings: Settings, database_url: str, *, clock: Callable[[], flo
         middleware=[
             Middleware(Edge, metrics=measured, hosts=allowed_hosts(settings), limiter=Limiter.of(settings)),
             Middleware(Stopping),
+            # Lines and tables are streamed as they are: what they are read for is speed.
+            Middleware(
+                GZipMiddleware,
+                minimum_size=_COMPRESSED_BYTES,
+                compresslevel=_COMPRESSION,
+                exclude_content_types=(*DEFAULT_EXCLUDED_CONTENT_TYPES, NDJSON, ARROW),
+            ),
         ],
         exception_handlers={
             SimulationError: on_simulation_error,

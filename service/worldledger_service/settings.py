@@ -74,6 +74,12 @@ class Settings(BaseSettings):
         description="Requests that one IP address may make, such as `100/minute` or `20 per 5 seconds`; `off` for any "
         "number.",
     )
+    rate_limit_blocks: str = Field(
+        default="3000/minute",
+        validate_default=False,
+        description="The same for what a viewer asks for often, which counts apart: frames, density, and pages of "
+        "effects.",
+    )
     rate_limit_loopback: bool = Field(
         default=False, description="Whether requests from this machine itself (`127.0.0.1`, `::1`) are limited, too."
     )
@@ -166,7 +172,7 @@ class Settings(BaseSettings):
         description="Most bytes of such states, as text; in memory they take some two to four times as much.",
     )
 
-    @field_validator("rate_limit")
+    @field_validator("rate_limit", "rate_limit_blocks")
     @classmethod
     def _is_a_rate(cls, text: str) -> str:
         parse_rate_limit(text)

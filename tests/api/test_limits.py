@@ -194,6 +194,33 @@ async def test_who_asks_too_often_is_refused(database_url: str) -> None:
         assert 'worldledger_http_requests_total{method="POST",route="none",status="429"} 1.0' in metrics
 
 
+async def test_blocks_and_pages_have_a_budget_of_their_own(database_url: str) -> None:
+    """What a viewer asks for often is counted apart from everything else, and refused apart."""
+    async with (
+        serving(database_url, rate_limit="3/hour", rate_limit_blocks="5/hour") as served,
+        httpx2.AsyncClient(base_url=served.url, timeout=60) as client,
+    ):
+        await client.post("/v1/worlds", json={"world_id": "town"})
+        await client.post("/v1/worlds/town/agents", json={"agent_id": "a/b"})
+        for place, path in enumerate(("frames", "agents/a%2Fb/frames", "density", "effects", "frames?from_seq=2")):
+            answer = await client.get(f"/v1/worlds/town/{path}", headers=FAR)
+            assert (answer.status_code, answer.headers["ratelimit-policy"]) == (200, '"blocks";q=5;w=3600'), path
+            assert answer.headers["ratelimit"].startswith(f'"blocks";r={4 - place};t=')
+        problem(await client.get("/v1/worlds/town/effects", headers=FAR), 429, "rate_limited", limit=5)
+        for path in ("", "/effects/1", "/agents/a%2Fb/view"):
+            answer = await client.get(f"/v1/worlds/town{path}", headers=FAR)
+            assert (answer.status_code, answer.headers["ratelimit-policy"]) == (200, '"default";q=3;w=3600'), path
+        problem(await client.post("/v1/worlds/town/effects", json=[], headers=FAR), 429, "rate_limited", limit=3)
+
+
+def test_blocks_and_pages_may_be_free() -> None:
+    """Without a rate for them they are not counted; without any rate nothing is."""
+    scope = {"type": "http", "method": "GET", "client": ("203.0.113.7", 1), "path": "/v1/worlds/town/frames"}
+    assert _limiter(rate_limit_blocks="off").counted(scope) is None
+    assert _limiter().counted(scope) is not None
+    assert _limiter(rate_limit_blocks="off").counted({**scope, "path": "/v1/worlds/town"}) is not None
+
+
 async def test_sockets_are_counted_as_they_open(database_url: str) -> None:
     """A handshake is one request, whatever is said afterwards; the headers of its answer tell how it stands."""
     async with serving(database_url, rate_limit="2/hour") as served, httpx2.AsyncClient(base_url=served.url) as client:
@@ -245,7 +272,7 @@ async def test_the_client_waits_for_its_turn(database_url: str) -> None:
     loop = asyncio.get_running_loop()
     times: list[float] = []
 
-    async def every_second(_: Limiter, __: str) -> Standing:
+    async def every_second(*_: object) -> Standing:
         times.append(loop.time())
         refused = len(times) % 2 == 1
         return Standing([], RateLimitedError("not yet", retry_after_s=0.2) if refused else None)

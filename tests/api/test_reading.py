@@ -193,7 +193,7 @@ async def test_the_form_is_chosen_by_accept_or_by_format(client: httpx2.AsyncCli
     ):
         response = await client.get(f"{PATH}?{query}", headers={"Accept": accept})
         assert (response.headers["content-type"] == "application/x-ndjson") is ndjson, accept
-        assert response.headers["vary"] == "Accept"
+        assert response.headers["vary"].split(", ")[0] == "Accept"
 
 
 async def test_what_cannot_change_may_be_kept_for_ever(client: httpx2.AsyncClient, filled: str) -> None:

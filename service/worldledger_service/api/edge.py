@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import math
+import re
 import time
 from functools import lru_cache
 from time import perf_counter
@@ -42,14 +43,17 @@ if TYPE_CHECKING:
 # Source: docs/reference/http.md, "Conventions".
 #
 # Each request and each WebSocket handshake counts once for its address, however long it lasts; refused
-# ones do not count. What a supervisor asks (`_UNCOUNTED`) is free. Addresses of this machine are free, too, unless the
-# settings say otherwise. The window slides: what came in the window before weighs as much as still lies within the
-# length of one. Each process counts by itself, in memory.
+# ones do not count. What a viewer asks for often (`_BLOCKS`) has a budget of its own. What a supervisor asks
+# (`_UNCOUNTED`) is free. Addresses of this machine are free, too, unless the settings say otherwise. The window slides:
+# what came in the window before weighs as much as still lies within the length of one. Each process counts by itself,
+# in memory.
 
-#: Most counters in memory: an address has up to two, one for each window. Beyond, the oldest are forgotten.
+#: Most counters of a budget in memory: an address has up to two, one for each window. Beyond, the oldest are forgotten.
 MOST_COUNTERS: Final = 50_000
 
 _UNCOUNTED: Final = frozenset({"/livez", "/readyz", "/metrics"})
+#: Blocks and pages of worlds.
+_BLOCKS: Final = re.compile(r"/v1/worlds/[^/]+/(?:effects|density|frames|agents/.+/frames)")
 #: Longest text of an address that is looked at, in characters; none is so long.
 _LONGEST: Final = 64
 #: A client without a readable address, such as a proxy may name.
@@ -65,36 +69,15 @@ class Standing(NamedTuple):
     error: RateLimitedError | None
 
 
-class Limiter:
-    """Counts the requests of addresses."""
+class Budget:
+    """How often an address may ask for some routes; ``name`` is how answers call it."""
 
-    def __init__(self, limit: RateLimitItem, *, loopback: bool) -> None:
+    def __init__(self, name: str, limit: RateLimitItem) -> None:
         self._limit = limit
-        self._loopback = loopback
         self._window = limit.get_expiry()
-        self._policy = f'"default";q={limit.amount};w={self._window}'.encode()
-        self._counters = Counters()
-        self._strategy = SlidingWindowCounterRateLimiter(self._counters)
-
-    @classmethod
-    def of(cls, settings: Settings) -> Limiter | None:
-        """Make what the settings ask for; None where addresses may ask as often as they like."""
-        limit = parse_rate_limit(settings.rate_limit)
-        return None if limit is None else cls(limit, loopback=settings.rate_limit_loopback)
-
-    def __len__(self) -> int:
-        """Return how many counters are in memory."""
-        return len(self._counters)
-
-    def counted(self, scope: Scope) -> str | None:
-        """Return the name under which a request is counted; None if it is free."""
-        client = scope.get("client")
-        if client is None:  # of a socket in the file system
-            return None
-        name, loopback = counted_as(client[0][:_LONGEST])
-        if (loopback and not self._loopback) or scope["path"] in _UNCOUNTED:
-            return None
-        return name
+        self._name = f'"{name}"'
+        self.counters = Counters()
+        self._strategy = SlidingWindowCounterRateLimiter(self.counters)
 
     async def count(self, counted: str) -> Standing:
         """Count a request."""
@@ -103,8 +86,8 @@ class Limiter:
         # The count is below the limit only after that moment: so in a thousandth of a second at the earliest.
         seconds = max(math.ceil((resets_at - time.time()) * 1000), 1) / 1000
         headers = [
-            (b"ratelimit-policy", self._policy),
-            (b"ratelimit", f'"default";r={left};t={math.ceil(seconds)}'.encode()),
+            (b"ratelimit-policy", f"{self._name};q={self._limit.amount};w={self._window}".encode()),
+            (b"ratelimit", f"{self._name};r={left};t={math.ceil(seconds)}".encode()),
         ]
         return Standing(headers, None if passes else self._refusal(counted, seconds))
 
@@ -117,6 +100,43 @@ class Limiter:
             window_s=window,
             retry_after_s=seconds,
         )
+
+
+class Limiter:
+    """Counts the requests of addresses."""
+
+    def __init__(self, default: RateLimitItem, blocks: RateLimitItem | None, *, loopback: bool) -> None:
+        self._default = Budget("default", default)
+        self._blocks = None if blocks is None else Budget("blocks", blocks)
+        self._loopback = loopback
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limiter | None:
+        """Make what the settings ask for; None where addresses may ask as often as they like."""
+        limit = parse_rate_limit(settings.rate_limit)
+        if limit is None:
+            return None
+        return cls(limit, parse_rate_limit(settings.rate_limit_blocks), loopback=settings.rate_limit_loopback)
+
+    def __len__(self) -> int:
+        """Return how many counters are in memory."""
+        return sum(len(budget.counters) for budget in (self._default, self._blocks) if budget is not None)
+
+    def counted(self, scope: Scope) -> tuple[str, Budget] | None:
+        """Return the name under which a request is counted, and its budget; None if it is free."""
+        client = scope.get("client")
+        if client is None:  # of a socket in the file system
+            return None
+        name, loopback = counted_as(client[0][:_LONGEST])
+        if (loopback and not self._loopback) or scope["path"] in _UNCOUNTED:
+            return None
+        reads = scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}
+        budget = self._blocks if reads and _BLOCKS.fullmatch(scope["path"]) else self._default
+        return None if budget is None else (name, budget)
+
+    async def count(self, name: str, budget: Budget | None = None) -> Standing:
+        """Count a request, of the usual budget unless another one is named."""
+        return await (budget or self._default).count(name)
 
 
 class Counters(MemoryStorage):
@@ -230,7 +250,7 @@ class Edge:
 
         try:
             if self._limiter is not None and (counted := self._limiter.counted(scope)) is not None:
-                standing = await self._limiter.count(counted)
+                standing = await self._limiter.count(*counted)
                 self._check(standing)
             if self._hosts:
                 check_host(scope, self._hosts)
@@ -267,7 +287,7 @@ class Edge:
 
         try:
             if self._limiter is not None and (counted := self._limiter.counted(scope)) is not None:
-                standing = await self._limiter.count(counted)
+                standing = await self._limiter.count(*counted)
                 self._check(standing)
             if self._hosts:
                 check_host(scope, self._hosts)

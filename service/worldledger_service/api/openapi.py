@@ -122,6 +122,7 @@ On every route, what is no HTTP request is 400 `bad_request`, and a service on t
 another name than `localhost`, `127.0.0.1` or `[::1]` answers 421 `host_refused`. On every route but `/livez`, `/readyz`
 and `/metrics` an address that asks more often than it may (100 times a minute, unless the service is set otherwise) is
 answered 429 `rate_limited` with `Retry-After`; `RateLimit-Policy` and `RateLimit` of each answer say how it stands.
+Frames, density and pages of effects have a larger budget of their own.
 Clients on the service's own machine may ask as often as they like.
 
 Write integers in a body without a fraction: `1.0`, which JSON Schema counts as an integer, may be refused where one is

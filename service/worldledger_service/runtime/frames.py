@@ -37,6 +37,8 @@ MOST_FRAMES: Final = 1000
 _BLOCK_BYTES: Final = 8 * 1024 * 1024
 #: Bytes that the patches of coarse frames may take, compressed; about as much comes for the rest of an answer.
 _COARSE_BYTES: Final = 900 * 1024
+#: How hard it is tried to compress them, to know how many fit: as hard as answers are compressed.
+_COMPRESSION: Final = 3
 #: Coarse frames after which it is estimated how many fit, and bytes of states that are read at once.
 _SAMPLE: Final = 4
 _READ_BYTES: Final = 8 * 1024 * 1024
@@ -214,7 +216,7 @@ class _Coarse:
         self._seq = GENESIS_SEQ
         #: the bytes of the frames so far, about as compressed as they will be
         self._size = 0
-        self._compressing = compressobj()
+        self._compressing = compressobj(_COMPRESSION)
         self._keyframe: Keyframe | None = None
         self._steps: Steps | None = None
         self._columns: dict[str, list[Any]] = {"seq": []} if agent_id else {"seq": [], "sim_time": [], "kind": []}
