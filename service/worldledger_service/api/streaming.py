@@ -8,13 +8,16 @@ from contextlib import aclosing
 
 import structlog
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from worldledger.aio import first_of
 
 log = structlog.get_logger("worldledger.api")
 
-_END = {"type": "http.response.body", "body": b"", "more_body": False}
+
+def _end() -> Message:
+    """Return the last message of an answer: a new one each time, for what compresses answers changes it."""
+    return {"type": "http.response.body", "body": b"", "more_body": False}
 
 
 class StreamAbortedError(Exception):
@@ -65,13 +68,13 @@ class Stream(Response):
                 log.warning("a stream broke off", path=scope["path"], kind=type(error).__name__, error=str(error))
                 raise StreamAbortedError(str(error)) from error
         elif left is None:
-            await send(_END)
+            await send(_end())
 
     async def _send(self, send: Send) -> None:
         async with aclosing(self._source) as source:
             async for chunk in source:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send(_END)
+        await send(_end())
 
 
 async def disconnected(receive: Receive) -> None:
