@@ -308,7 +308,12 @@ PARKED = Table(
 LEASES = Table(
     "projection_leases",
     METADATA,
-    Column("name", NAME, nullable=False, comment="What is leased."),
+    Column(
+        "name",
+        NAME,
+        nullable=False,
+        comment="What is leased: a build of a projection, or with claim: before it what an import makes.",
+    ),
     Column("holder", Text, comment="Who holds the lease, for people; null when it was given back."),
     Column(
         "token",
@@ -325,7 +330,8 @@ LEASES = Table(
         comment="Rises while the holder lives; when token and beats stand still, another may take over.",
     ),
     PrimaryKeyConstraint("name"),
-    comment="Who may write projections: leases with fencing, which need no common clock.",
+    comment="Leases with fencing, which need no common clock: who may write projections. Imports claim names here, "
+    "too, for as long as their transaction lasts.",
 )
 
 # -- observations that were delivered: a lost row costs an agent some that it is sent again -------------------------
