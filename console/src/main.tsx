@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { address, offline } from "./parts/app.ts";
 import { Compare } from "./pages/compare.tsx";
+import { Sql } from "./pages/sql.tsx";
 import { World } from "./pages/world.tsx";
 import { Worlds } from "./pages/worlds.tsx";
 
@@ -12,10 +13,16 @@ function Page() {
     <>
       <header class="top">
         <a href="#/" class="brand">Worldledger</a>
-        {offline ? <span class="about">a file, as it was when it was exported</span> : <a href="/openapi.json">API</a>}
+        {offline ? <span class="about">a file, as it was when it was exported</span> : (
+          <>
+            <a href="#/sql">SQL</a>
+            <a href="/openapi.json">API</a>
+          </>
+        )}
       </header>
       {here.page === "worlds" && <Worlds here={here} />}
       {here.page === "world" && <World key={here.world} name={here.world} />}
+      {here.page === "sql" && <Sql here={here} />}
       {here.page === "compare" && <Compare key={here.worlds.join("\n")} worlds={here.worlds} />}
     </>
   );

@@ -7,6 +7,7 @@ import { apply, changed, equal, type Json, valueAt } from "../src/core/json.ts";
 import { Lru } from "../src/core/lru.ts";
 import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
+import { csv } from "../src/core/text.ts";
 import { bestHash, hex, lines, parsePosition, verify } from "../src/core/verify.ts";
 
 function same(found: unknown, wanted: unknown): void {
@@ -39,6 +40,15 @@ Deno.test("an address that was written is read as the same", () => {
   } as const;
   same(parse(format({ ...worlds, selected: ["a", "b"] })), worlds);
   same(parse(format({ page: "compare", worlds: ["a", "b"] })), { page: "compare", worlds: ["a", "b"] });
+});
+
+Deno.test("a question's address keeps its parameters", () => {
+  const here = { page: "sql", name: "", params: { a: "1", "b c": "ü&=" }, query: "select 1 -- #?" } as const;
+  same(parse(format({ ...here })), here);
+});
+
+Deno.test("a table becomes CSV that spreadsheets read", () => {
+  same(csv(["a", "b"], [["x,y", null], ['"q"', { n: 1 }]]), 'a,b\r\n"x,y",\r\n"""q""","{""n"":1}"\r\n');
 });
 
 Deno.test("an address that nobody can have written leads to something", () => {

@@ -77,6 +77,25 @@ async def test_two_worlds_are_selected_and_compared(page: Page) -> None:
     await expect(page.get_by_role("tree")).to_be_visible()
 
 
+async def test_questions_in_sql_are_answered(page: Page) -> None:
+    """A question with a name has its parameters, one's own is free; the answer is a table, and CSV."""
+    await page.goto("/")
+    await page.get_by_role("link", name="SQL").click()
+    query = page.get_by_role("textbox", name="Query")
+    await query.fill("select kind, count(*) as n from effects where world_id = 'bazaar' group by kind order by kind")
+    await page.get_by_role("button", name="Ask").click()
+    await expect(page.get_by_role("row", name="ReasoningRecorded 1")).to_be_visible()
+    await expect(page.get_by_role("status")).to_contain_text("rows")
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name="CSV").click()
+    assert "ReasoningRecorded,1" in Path(await (await saving.value).path()).read_text()
+    await page.wait_for_url(re.compile("query="))
+    await page.reload()
+    await expect(query).to_have_value(re.compile("^select kind"))
+    await page.get_by_role("combobox", name="Question").select_option(index=1)
+    await expect(query).not_to_be_editable()
+
+
 async def test_a_game_shows_its_board_and_its_moves(page: Page) -> None:
     """The board is that of the cursor; a click on a move goes there; an illegal attempt stands among the moves."""
     await page.goto(f"/#/w/{GAME}?at=3")

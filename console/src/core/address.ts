@@ -32,7 +32,15 @@ export interface CompareAddress {
   worlds: string[];
 }
 
-export type Address = WorldsAddress | WorldAddress | CompareAddress;
+export interface SqlAddress {
+  page: "sql";
+  /** The name of a question; empty for one's own. */
+  name: string;
+  params: Record<string, string>;
+  query: string;
+}
+
+export type Address = WorldsAddress | WorldAddress | CompareAddress | SqlAddress;
 
 export const PANES = ["effects", "state", "tree", "integrity"] as const;
 export type Pane = (typeof PANES)[number];
@@ -69,6 +77,12 @@ export function parse(hash: string): Address {
     });
   }
   if (page === "compare") return { page: "compare", worlds: [...new Set(given.getAll("world"))].slice(0, 20) };
+  if (page === "sql") {
+    const params = Object.fromEntries(
+      [...given].filter(([name]) => name.startsWith("p.")).map(([name, value]) => [name.slice(2), value]),
+    );
+    return { page: "sql", name: text("name"), params, query: text("query") };
+  }
   return {
     page: "worlds",
     q: text("q"),
@@ -107,6 +121,11 @@ export function format(address: Address): string {
   } else if (address.page === "compare") {
     path = "#/compare";
     for (const world of address.worlds) put("world", world);
+  } else if (address.page === "sql") {
+    path = "#/sql";
+    put("name", address.name);
+    for (const [name, value] of Object.entries(address.params)) put(`p.${name}`, value);
+    put("query", address.query);
   } else {
     put("q", address.q);
     put("ruleset", address.ruleset);

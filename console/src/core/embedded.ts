@@ -5,7 +5,7 @@ import { type BlockData, blockOf } from "./frames.ts";
 import { binsOf, blockOfStates, blockOfViews, type Density, type StateFrames, type ViewFrames } from "./http.ts";
 import type { Obj } from "./json.ts";
 import type { Effect } from "./panel.ts";
-import type { Filter, Page, Search, Source, World, WorldsPage } from "./source.ts";
+import type { Answer, Filter, Page, Question, Search, Source, World, WorldsPage } from "./source.ts";
 import { bestHash, hex } from "./verify.ts";
 
 type Line =
@@ -133,6 +133,14 @@ export class EmbeddedSource implements Source {
       hits += 1;
     }
     return Promise.resolve(hits < 200);
+  }
+
+  questions(): Promise<Question[]> {
+    return missing("a database");
+  }
+
+  ask(): Promise<Answer> {
+    return missing("a database");
   }
 
   compare(): Promise<Obj> {

@@ -6,8 +6,10 @@ import type { BlockData } from "./frames.ts";
 import type { Json, Obj, Operation } from "./json.ts";
 import type { Effect } from "./panel.ts";
 import {
+  type Answer,
   type Filter,
   type Page,
+  type Question,
   Refused,
   type Search,
   type Source,
@@ -115,10 +117,27 @@ export class HttpSource implements Source {
 
   async parents(): Promise<Map<string, string>> {
     const query = "select world_id, parent from world_summaries where parent is not null";
-    const headers = { "Content-Type": "application/json" };
-    const answer = await fetch("/v1/sql", { method: "POST", headers, body: JSON.stringify({ query }) });
+    const { rows } = await this.ask(query, {}, 10_000);
+    return new Map(rows as [string, string][]);
+  }
+
+  async questions(): Promise<Question[]> {
+    return (await json<{ queries: Question[] }>("/v1/queries")).queries;
+  }
+
+  async ask(question: Question | string, given: Record<string, string>, most: number): Promise<Answer> {
+    const asked = typeof question === "string" ? { query: question } : { name: question.name };
+    const types = typeof question === "string" ? [] : question.parameters;
+    const params = Object.fromEntries(
+      Object.entries(given).map(([name, value]) => {
+        const type = types.find((each) => each.name === name)?.type ?? "text";
+        return [name, /int|double|numeric/.test(type) ? Number(value) : value];
+      }),
+    );
+    const body = JSON.stringify({ ...asked, params, max_rows: most });
+    const answer = await fetch("/v1/sql", { method: "POST", headers: { "Content-Type": "application/json" }, body });
     if (!answer.ok) throw await refusal(answer);
-    return new Map((await answer.json() as { rows: [string, string][] }).rows);
+    return await answer.json();
   }
 
   world(name: string): Promise<World> {

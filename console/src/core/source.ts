@@ -2,7 +2,7 @@
 
 import type { Bin } from "./density.ts";
 import type { BlockData } from "./frames.ts";
-import type { Obj } from "./json.ts";
+import type { Json, Obj } from "./json.ts";
 import type { Effect } from "./panel.ts";
 
 export interface World {
@@ -61,6 +61,21 @@ export interface Search {
   progress(scanned: number, of: number): void;
 }
 
+/** A question that has a name. */
+export interface Question {
+  name: string;
+  title: string;
+  description: string;
+  parameters: { name: string; type: string; is_required: boolean; default: Json; description: string }[];
+  sql: string;
+}
+
+export interface Answer {
+  columns: { name: string; type: string }[];
+  rows: Json[][];
+  is_cut: boolean;
+}
+
 export interface Source {
   worlds(query: WorldsQuery, signal: AbortSignal): Promise<WorldsPage>;
   /** The parents of forks. */
@@ -79,6 +94,9 @@ export interface Source {
   density(world: string, bins: number): Promise<Bin[]>;
   /** Look for a text in payloads, newest first; whether all of the world was searched. */
   search(world: string, q: string, filter: Filter, told: Search, signal: AbortSignal): Promise<boolean>;
+  questions(): Promise<Question[]>;
+  /** Ask a question with a name, or one in SQL. */
+  ask(question: Question | string, params: Record<string, string>, most: number): Promise<Answer>;
   compare(worlds: string[]): Promise<Obj>;
   /** The log for verification, or where it is read. */
   log(world: string, until: number): Blob | string;

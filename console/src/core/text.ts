@@ -68,3 +68,12 @@ export function count(number: number): string {
 export function when(epochSeconds: number): string {
   return new Date(epochSeconds * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
+
+/** A table as CSV (RFC 4180). */
+export function csv(head: readonly string[], rows: readonly Json[][]): string {
+  const cell = (value: Json) => {
+    const text = value === null ? "" : plain(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [head, ...rows].map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+}
