@@ -14,18 +14,27 @@ from hashlib import sha256
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import orjson
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.json import Decoder
 
 from worldledger.canonical import canonical_json, check_stored_text
-from worldledger.drafts import Asked, UnclearRequestError
+from worldledger.drafts import UnclearRequestError, body_digest, effect_body_digest
 from worldledger.effects import is_system_kind
 from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
 from worldledger.genesis import is_uuid
-from worldledger.log_rules import UUID_RULE, Heard, UsedOnce, effect_problem, order_problem
+from worldledger.log_rules import UUID_RULE, Asked, Heard, UsedOnce, effect_problem, kind_problem, order_problem
 from worldledger.repeats import Keys, Spill
 
 #: How the escape of a character begins in a canonical text, and the escape of a NUL character.
 _BACKSLASH = 0x5C
 _ZERO = b"\\u0000"
+#: Bytes of a text that may be nested too deeply for orjson, and its brackets then.
+_LONG = 2000
+_DEEP = 1000
+#: What a number beyond every double has: at least one of these, if digits are written as 0 and E as e (`_SHAPE`).
+_DIGITS = b"0" * 200
+_EXPONENT = b"0e000"
+_SHAPE = bytes.maketrans(b"123456789E", b"000000000e")
 _POSITION = re.compile(r"([1-9][0-9]{0,17}):([0-9a-fA-F]{64})\Z")
 
 
@@ -186,6 +195,27 @@ class Verdict:
         return next((part for part in self.inherited if part.state == "missing"), None)
 
 
+class _Effect(Struct, gc=False, forbid_unknown_fields=True):
+    """An effect as far as every one is read: of its values, payload and metadata are only found to be JSON."""
+
+    global_seq: int
+    kind: str
+    payload: Raw
+    priority: int
+    req_id: str | None
+    schema_version: str
+    sim_time: int | float
+    source_id: str
+    uuid: str
+    wall_time: int | float
+    world_id: str
+    caused_by: int | UnsetType = UNSET
+    source_metadata: Raw | UnsetType = UNSET
+
+
+_read = Decoder(_Effect).decode
+
+
 class Verifier:
     """Checks one world's rows in ascending order, batch by batch; it can start at any trusted position.
 
@@ -268,61 +298,54 @@ class Verifier:
             return False
         start = self.position
         seq, previous = start
-        prefix = previous.hex().encode()
+        prefix = hexlify(previous)
         world_id, is_full = self.world_id, self._is_full
         last_sim_time, last_wall_time = self._sim_time, self._wall_time
         uuids: list[str] = []
         asked: list[Asked] = []
+        unread: list[Raw] = []
         what = None
-        for at, text, stored, kind, source_id, sim_time in rows:
-            if at != seq + 1:
-                what = _gap(seq + 1, at)
-                break
+        for row in rows:
+            at, text, stored, kind, source_id, sim_time = row
             checksum = sha256(prefix + text).digest()
-            if checksum != stored:
-                what = _differs(stored, checksum)
-                break
             try:
-                effect = orjson.loads(text)
-                if not (
-                    effect["global_seq"] == at
-                    and effect["kind"] == kind
-                    and effect["source_id"] == source_id
-                    and (said := effect["sim_time"]) == sim_time
-                    and effect["world_id"] == world_id
-                    and type(effect["global_seq"]) is int
-                    and said is not True
-                    and said is not False
-                ):
-                    what = _column_difference(effect, (at, kind, source_id, sim_time), world_id)
+                said = _read(text)
+                # Holds for most effects; of the others `_read_closely` says what is wrong, if anything is.
+                holds = (
+                    checksum == stored
+                    and at == seq + 1
+                    and said.global_seq == at
+                    and said.kind == kind
+                    and said.source_id == source_id
+                    and said.sim_time == sim_time
+                    and said.world_id == world_id
+                    and said.wall_time >= last_wall_time
+                    and sim_time >= last_sim_time
+                    and (said.caused_by is UNSET or 1 <= said.caused_by < at)
+                    and (not is_system_kind(kind) or kind_problem(kind, source_id, at) is None)
+                    # A NUL character is looked for here, not by a function of the database.
+                    and (_BACKSLASH not in text or text.find(_ZERO) < 0)
+                    and (text.isascii() or len(text.decode()) > 0)
+                    and (len(text) < _LONG or text.count(b"{") + text.count(b"[") < _DEEP)
+                    and not is_full
+                )
+                if holds and said.req_id is not None:
+                    digest = _digest(said, text)
+            except (ValueError, RecursionError, InvalidEffectError):
+                holds = False
+            if holds:
+                uuid, req_id, wall_time = said.uuid, said.req_id, said.wall_time
+                unread.append(said.payload)
+                if said.source_metadata is not UNSET:
+                    unread.append(said.source_metadata)
+            else:
+                read = self._read_closely(row, Position(seq, previous), last_sim_time, last_wall_time)
+                if isinstance(read, str):
+                    what = read
                     break
-                wall_time = effect["wall_time"]
-                if (
-                    wall_time < last_wall_time
-                    or sim_time < last_sim_time
-                    or wall_time is True
-                    or wall_time is False
-                    or "caused_by" in effect
-                    or is_system_kind(kind)
-                ):
-                    what = order_problem(effect, at, last_sim_time, last_wall_time)
-                # A NUL character is looked for here, not by a function of the database.
-                if (is_full or (_BACKSLASH in text and text.find(_ZERO) >= 0)) and what is None:
-                    what = effect_problem(check_stored_text(text), at, world_id)
-                if what is not None:
-                    break
-                uuid = effect["uuid"]
-                req_id = effect["req_id"]
-                if req_id is not None:
-                    other = effect if "source_metadata" in effect or "caused_by" in effect else None
-                    version, priority = effect["schema_version"], effect["priority"]
-                    asked.append((at, source_id, req_id, text, kind, version, priority, other))
-            except InvalidEffectError as error:
-                what = f"{error.path}: {error.reason}"
-                break
-            except (ValueError, TypeError, KeyError) as error:
-                what = f"the stored text is not an effect ({type(error).__name__}: {error})"
-                break
+                uuid, req_id, wall_time, digest = read
+            if req_id is not None:
+                asked.append((at, source_id, req_id, digest))
             uuids.append(uuid)
             seq, previous, prefix = at, checksum, hexlify(checksum)
             last_sim_time, last_wall_time = sim_time, wall_time
@@ -331,17 +354,52 @@ class Verifier:
         self._sim_time, self._wall_time = last_sim_time, last_wall_time
         if what is not None:
             self.finding = Finding(world_id, seq + 1, what)
-        self._use(start, rows, uuids, asked)
+        self._used.requests.take(asked)
+        self._use(start, rows, uuids)
+        if _may_be_infinite(b"".join(unread)):
+            self._read_numbers(start, rows)
         self._pass_heads(start, rows)
         return self.finding is None
 
-    def _use(self, start: Position, rows: Sequence[StoredRow], uuids: list[str], asked: list[Asked]) -> None:
-        """Collect what may occur only once in good rows: uuids and requests; stop before the first bad row."""
+    def _read_closely(
+        self, row: StoredRow, before: Position, sim_time: float, wall_time: float
+    ) -> tuple[str, str | None, float, bytes] | str:
+        """Return what does not hold in a row after this position and these times.
+
+        If everything does, return its uuid, req_id, wall_time and the digest of its request.
+        """
+        at, text, stored, *_ = row
+        if at != before.global_seq + 1:
+            return _gap(before.global_seq + 1, at)
+        checksum = link(before.checksum, text)
+        if checksum != stored:
+            return _differs(stored, checksum)
         try:
-            self._used.take_asked(asked)
+            effect = orjson.loads(text)
+            what = _column_difference(effect, row, self.world_id) or order_problem(effect, at, sim_time, wall_time)
+            if what is None and (self._is_full or text.find(_ZERO) >= 0):
+                what = effect_problem(check_stored_text(text), at, self.world_id)
+            digest = b"" if what or effect["req_id"] is None else effect_body_digest(effect, text)
+            return what or (effect["uuid"], effect["req_id"], effect["wall_time"], digest)
+        except InvalidEffectError as error:
+            return f"{error.path}: {error.reason}"
         except UnclearRequestError as error:
-            uuids = uuids[: error.seq - start.global_seq - 1]
-            self._stop_before(start, rows, error.seq, f"the stored text is not an effect ({error})")
+            return f"the stored text is not an effect ({error})"
+        except (ValueError, TypeError, KeyError) as error:
+            return f"the stored text is not an effect ({type(error).__name__}: {error})"
+
+    def _read_numbers(self, start: Position, rows: Sequence[StoredRow]) -> None:
+        """Read good rows once more; stop before the first whose payload has a number that nobody can read."""
+        for row in rows[: self.position.global_seq - start.global_seq]:
+            try:
+                orjson.loads(row[1])
+            except ValueError as error:
+                what = f"the stored text is not an effect ({type(error).__name__}: {error})"
+                self._stop_before(start, rows, row[0], what)
+                return
+
+    def _use(self, start: Position, rows: Sequence[StoredRow], uuids: list[str]) -> None:
+        """Collect the uuids of good rows; stop before the first bad one."""
         try:
             self._used.take_uuids(uuids, self.position.global_seq)
         except ValueError:
@@ -445,9 +503,29 @@ def _short(position: Position) -> str:
     return f"{position.checksum.hex()[:16]}…"
 
 
-def _column_difference(effect: Mapping[str, Any], row: tuple[int, str, str, float], world_id: str) -> str:
-    columns = {"world_id": world_id, **dict(zip(("global_seq", "kind", "source_id", "sim_time"), row, strict=True))}
-    for name in ("world_id", "global_seq", "kind", "source_id", "sim_time"):
-        if effect[name] != columns[name] or isinstance(effect[name], bool):
-            return f"column {name} is {columns[name]!r}, the effect says {effect[name]!r}"
-    return "the query columns differ from the effect"
+def _column_difference(effect: Mapping[str, Any], row: StoredRow, world_id: str) -> str | None:
+    at, _, _, kind, source_id, sim_time = row
+    columns = {
+        "world_id": world_id,
+        "global_seq": at,
+        "kind": kind,
+        "source_id": source_id,
+        "sim_time": sim_time,
+    }
+    for name, column in columns.items():
+        if effect[name] != column or isinstance(effect[name], bool):
+            return f"column {name} is {column!r}, the effect says {effect[name]!r}"
+    return None if type(effect["global_seq"]) is int else "the query columns differ from the effect"
+
+
+def _digest(said: _Effect, text: bytes) -> bytes:
+    """Return the digest of the request of an effect that has one. Raises ValueError as `effect_body_digest`."""
+    if said.source_metadata is UNSET and said.caused_by is UNSET:
+        return body_digest(said.kind, said.payload, said.source_id, said.schema_version, said.priority, None)
+    return effect_body_digest(orjson.loads(text), text)
+
+
+def _may_be_infinite(texts: bytes) -> bool:
+    """Return whether there may be a number beyond every double, which is JSON, but cannot be read."""
+    shape = texts.translate(_SHAPE, b"+")
+    return shape.find(_EXPONENT) >= 0 or shape.find(_DIGITS) >= 0

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import orjson
+from typing_extensions import Buffer
 
 from worldledger.canonical import MAX_INT, canonical_json, child, gate
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, is_system_kind
@@ -25,11 +27,7 @@ MAX_WORD: Final = 200
 MAX_PRIORITY: Final = 2**31 - 1
 #: The member of ``source_metadata`` that has the digest of a request whose payload the ruleset has rewritten.
 REQUEST_DIGEST: Final = "request_sha256"
-_BRACE: Final = ord("{")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
-#: What a stored effect with a req_id says about its request: its seq, source_id, req_id, stored text, kind,
-#: schema_version and priority, and its source_metadata and caused_by, if any. A plain tuple, as there are very many.
-Asked: TypeAlias = tuple[int, str, Any, bytes, str, Any, Any, Mapping[str, Any] | None]
 #: MAJOR.MINOR.PATCH, optionally with a pre-release and a build (semver.org, version 2.0.0).
 SEMANTIC_VERSION: Final = (
     r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
@@ -54,11 +52,7 @@ _KNOWN: Final = frozenset(
 
 
 class UnclearRequestError(ValueError):
-    """The request of the effect ``seq`` cannot be recovered from its stored text."""
-
-    def __init__(self, seq: int, reason: object) -> None:
-        super().__init__(f"{reason}")
-        self.seq = seq
+    """The request of an effect cannot be recovered from its stored text."""
 
 
 class CheckedDraft(NamedTuple):
@@ -124,59 +118,26 @@ class CheckedDraft(NamedTuple):
 
 
 def body_digest(
-    kind: str, payload: bytes, source_id: str, schema_version: str, priority: int, caused_by: int | None
+    kind: str, payload: Buffer, source_id: str, schema_version: str, priority: int, caused_by: int | None
 ) -> bytes:
     """Return the digest of a request's body; see `CheckedDraft.body_digest`. ``payload`` is canonical."""
-    head = canonical_json([kind, source_id, schema_version, priority, caused_by])
-    return sha256(head + payload).digest()
+    return sha256(_body_head(kind, source_id, schema_version, priority, caused_by) + payload).digest()
 
 
-def asked_by(effect: Mapping[str, Any], text: bytes, seq: int) -> Asked:
-    """Return what the stored effect ``seq``, which has a req_id, says about its request."""
-    other = effect if "source_metadata" in effect or "caused_by" in effect else None
-    return (
-        seq,
-        effect["source_id"],
-        effect["req_id"],
-        text,
-        effect["kind"],
-        effect["schema_version"],
-        effect["priority"],
-        other,
-    )
+@lru_cache(maxsize=4096)
+def _body_head(kind: str, source_id: str, schema_version: str, priority: int, caused_by: int | None) -> bytes:
+    """Return what is hashed before a payload: the same few kinds and sources occur again and again."""
+    return canonical_json([kind, source_id, schema_version, priority, caused_by])
 
 
-def effect_body_digests(asked: Iterable[Asked]) -> Iterator[bytes]:
-    """Return the digests that the drafts of stored effects had, computed from the stored bytes of the payloads.
+def effect_body_digest(effect: Mapping[str, Any], text: bytes) -> bytes:
+    """Return the digest that the draft of a stored effect had, computed from the stored bytes of its payload.
 
     Raises UnclearRequestError for a req_id that is not a string, and for a text that is not in the canonical profile.
     """
-    known: dict[tuple[str, str, str, int], tuple[bytes, bytes, bytes, bytes, bytes]] = {}
-    seq = 0
-    try:
-        for seq, source_id, req_id, text, kind, schema_version, priority, effect in asked:  # noqa: B007 - see below
-            if type(req_id) is not str:
-                raise ValueError("the req_id is no text")  # noqa: TRY301
-            if effect is not None:
-                said = _said_digest(effect.get("source_metadata", {}))
-                if said is not None:
-                    yield said
-                    continue
-            elif type(schema_version) is str and type(priority) is int:
-                key = (kind, source_id, schema_version, priority)
-                around = known.get(key)
-                if around is None:
-                    around = known[key] = _surroundings(*key)
-                head, before, behind, version, source = around
-                # Strings contain no unescaped quotes, so a key is a key; and without a brace, it is one of the effect.
-                start, _, end = text.rpartition(behind)
-                _, found, payload = start.partition(before)
-                if found and _BRACE not in end and end.find(version) > 0 and end.find(source) > 0:
-                    yield sha256(head + payload).digest()
-                    continue
-            yield sha256(_body(text)).digest()
-    except ValueError as error:
-        raise UnclearRequestError(seq, error) from None
+    if type(effect["req_id"]) is not str:
+        raise UnclearRequestError("the req_id is no text")
+    return _said_digest(effect.get("source_metadata")) or sha256(_body(text)).digest()
 
 
 def request_digest(digests: Sequence[bytes]) -> bytes:
@@ -184,22 +145,8 @@ def request_digest(digests: Sequence[bytes]) -> bytes:
     return digests[0] if len(digests) == 1 else sha256(b"".join(digests)).digest()
 
 
-def _surroundings(
-    kind: str, source_id: str, schema_version: str, priority: int
-) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """Return the text that is hashed before a payload, and what surrounds the payload in a canonical text."""
-    kind_text, source, version, rank = (canonical_json(value) for value in (kind, source_id, schema_version, priority))
-    return (
-        b"[%b,%b,%b,%b,null]" % (kind_text, source, version, rank),
-        b',"kind":%b,"payload":' % kind_text,
-        b',"priority":%b,"req_id":' % rank,
-        b',"schema_version":%b,"sim_time":' % version,
-        b',"source_id":%b,"uuid":' % source,
-    )
-
-
 def _body(text: bytes) -> bytes:
-    """Cut what `body_digest` hashes out of a canonical text. Raises ValueError if it is not canonical.
+    """Cut what `body_digest` hashes out of a canonical text. Raises UnclearRequestError if it is not canonical.
 
     Keys are sorted and strings contain no unescaped quotes, so a key can be searched as text. Only if the payload or
     source_metadata has a ``priority`` of its own, the end of the payload is searched value by value.
@@ -226,7 +173,7 @@ def _body(text: bytes) -> bytes:
             text[payload:priority],
         )
     except (ValueError, RecursionError):
-        raise ValueError("the text is not canonical, so it cannot be told what was asked") from None
+        raise UnclearRequestError("the text is not canonical, so it cannot be told what was asked") from None
 
 
 def _end_of_value(text: bytes, start: int) -> int:

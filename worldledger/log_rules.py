@@ -5,10 +5,10 @@ The one spelling of these rules: `worldledger.chain.Verifier` applies them to ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from worldledger.drafts import MAX_PRIORITY, MAX_WORD, Asked, asked_by, effect_body_digests, request_digest
+from worldledger.drafts import MAX_PRIORITY, MAX_WORD, effect_body_digest, request_digest
 from worldledger.effects import SERVICE_SOURCE, is_system_kind
 from worldledger.genesis import GENESIS_KIND, is_uuid
 from worldledger.repeats import Keys, Repeats, Spill, key_of, uuid_keys
@@ -19,6 +19,10 @@ from worldledger.repeats import Keys, Repeats, Spill, key_of, uuid_keys
 # adjacent, with its source_id and its req_id, and the digest of its body is made from the stored bytes. The table
 # ``requests`` repeats it, so that a repeated request is found at once.
 
+
+#: An effect with a req_id: its seq, source_id and req_id, and the digest that its draft had. A plain tuple: there are
+#: very many.
+Asked: TypeAlias = tuple[int, str, str, bytes]
 
 _tuple: Final = tuple.__new__
 
@@ -46,27 +50,25 @@ class Requests:
         self._digests: list[bytes] = []
         self._ended: list[LoggedRequest] = []
 
-    def take(self, asked: Sequence[Asked]) -> None:
-        """Add the next effects that have a req_id.
-
-        Raises UnclearRequestError for a req_id that is not a string, and for a text that is not canonical, from which
-        the request cannot be recovered; the effects before it are added.
-        """
-        (source, req), first, last, digests = self._asked, self._first_seq, self._last_seq, self._digests
+    def take(self, asked: Iterable[Asked]) -> None:
+        """Add the next effects that have a req_id."""
+        (source, req), first, last, bodies = self._asked, self._first_seq, self._last_seq, self._digests
         ended = self._ended.append
-        try:
-            for digest, (seq, source_id, req_id, _, _, _, _, _) in zip(effect_body_digests(asked), asked, strict=False):
-                if req_id == req and seq == last + 1 and source_id == source:
-                    digests.append(digest)
-                else:
-                    if digests:
-                        # As LoggedRequest(…), without calling a Python function.
-                        body = digests[0] if len(digests) == 1 else request_digest(digests)
-                        ended(_tuple(LoggedRequest, (source, req, body, first, last)))
-                    source, req, first, digests = source_id, req_id, seq, [digest]
-                last = seq
-        finally:
-            self._asked, self._first_seq, self._last_seq, self._digests = (source, req), first, last, digests
+        for seq, source_id, req_id, digest in asked:
+            if req_id == req and seq == last + 1 and source_id == source:
+                bodies.append(digest)
+            else:
+                if bodies:
+                    # As LoggedRequest(…), without calling a Python function.
+                    body = bodies[0] if len(bodies) == 1 else request_digest(bodies)
+                    ended(_tuple(LoggedRequest, (source, req, body, first, last)))
+                source, req, first, bodies = source_id, req_id, seq, [digest]
+            last = seq
+        self._asked, self._first_seq, self._last_seq, self._digests = (source, req), first, last, bodies
+
+    def take_one(self, effect: Mapping[str, Any], text: bytes, seq: int) -> None:
+        """Add the next effect that has a req_id. Raises UnclearRequestError; see `effect_body_digest`."""
+        self.take(((seq, effect["source_id"], effect["req_id"], effect_body_digest(effect, text)),))
 
     def ended(self, *, is_over: bool = False) -> list[LoggedRequest]:
         """Return the requests completed since the last call; the last one may continue unless the log ``is_over``."""
@@ -177,24 +179,22 @@ class UsedOnce:
     def take(self, effect: Mapping[str, Any], text: bytes, seq: int) -> None:
         """Add the next effect and its stored text. Raises ValueError if its request cannot be recovered."""
         if effect["req_id"] is not None:
-            self._requests.take([asked_by(effect, text, seq)])
+            self._requests.take_one(effect, text, seq)
         self._gathered_uuids.append(effect["uuid"])
         self._last_seq = seq
         if len(self._gathered_uuids) >= _GATHERED:
             self._flush_uuids()
 
-    def take_uuids(self, uuids: list[str], last_seq: int) -> None:
-        """Add the uuids of the next effects at once; `take_asked` adds what else `take` would.
+    @property
+    def requests(self) -> Requests:
+        """The requests; with these and `take_uuids`, many effects are added at once instead of by `take`."""
+        return self._requests
 
-        Raises ValueError if one is not a uuid.
-        """
+    def take_uuids(self, uuids: list[str], last_seq: int) -> None:
+        """Add the uuids of the next effects. Raises ValueError if one is not a uuid."""
         if uuids:
             self._uuids.add(uuid_keys(uuids), range(last_seq - len(uuids) + 1, last_seq + 1))
         self._hear(self._requests.ended())
-
-    def take_asked(self, asked: Sequence[Asked]) -> None:
-        """Add those of the next effects that have a req_id; see `Requests.take`."""
-        self._requests.take(asked)
 
     def finish(self) -> tuple[int, str] | None:
         """Finish the log; return the first seq that repeats something, and what it repeats, or None."""

@@ -85,12 +85,13 @@ class Repeats:
         """Add keys, 16 bytes each, and the global_seq of each."""
         import numpy as np  # noqa: PLC0415 - slow to load, and few programs verify
 
-        pairs = np.frombuffer(keys, "<u8").reshape(-1, 2)
-        records = np.empty((len(pairs), _WORDS), "<u8")
-        records[:, :2] = pairs
-        records[:, 2] = seqs
+        count = len(keys) // KEY_BYTES
+        records = np.empty((count, _WORDS), "<u8")
+        records[:, :2] = np.frombuffer(keys, "<u8").reshape(-1, 2)
+        # From a range numpy would make a list first.
+        records[:, 2] = np.arange(seqs.start, seqs.stop) if isinstance(seqs, range) else seqs
         self._kept += records.tobytes()
-        self._count += len(pairs)
+        self._count += count
         if len(self._kept) >= _KEPT_BYTES and self._spill is not None:
             if self._file is None:
                 self._file = self._spill()

@@ -97,7 +97,7 @@ ATTACKS: dict[str, tuple[Callable[[Rows], Rows], int, str]] = {
         "$.sim_time: 0.5 is lower than the 1.0 before",
     ),
     "wall_time goes back": (lambda rows: recomputed(rows, 4, wall_time=5), 5, "$.wall_time: 5 is lower than the 17000"),
-    "wall_time is a text": (lambda rows: recomputed(rows, 4, wall_time="now"), 5, "not an effect"),
+    "wall_time is a text": (lambda rows: recomputed(rows, 4, wall_time="now"), 5, "not numbers"),
     "a cause to come": (lambda rows: recomputed(rows, 4, caused_by=5), 5, "$.caused_by: not the global_seq of"),
     "a cause before the log": (lambda rows: recomputed(rows, 4, caused_by=0), 5, "$.caused_by"),
     "a cause between two effects": (lambda rows: recomputed(rows, 4, caused_by=2.0), 5, "$.caused_by"),
@@ -411,4 +411,43 @@ def test_what_the_database_cannot_read_is_found_without_a_full_check(
 def test_a_zero_character_s_name_is_a_text_like_any_other() -> None:
     """A backslash that is itself escaped makes no zero character of the letters behind it."""
     rows = recomputed(honest(4), 2, payload={"a": "\\u0000"})
+    assert verdicts(rows, head=end(rows)).verified
+
+
+def _with_payload(payload: bytes) -> Rows:
+    """Return a log whose last effect has a payload of these bytes, chained in."""
+    *rows, last = honest(4)
+    start, end = last.text.index(b'"payload":') + 10, last.text.index(b',"priority":')
+    text = last.text[:start] + payload + last.text[end:]
+    return [*rows, last._replace(text=text, checksum=link(rows[-1].checksum, text))]
+
+
+@cases(
+    "payload",
+    [
+        b'{"a":1e400}',
+        b'{"a":[-1.5E+0999]}',
+        b'{"a":1' + b"0" * 250 + b"e99}",
+        b'{"a":"\xff"}',
+        b'{"a":"\xed\xa0\x80"}',
+        b'{"a":"\\ud800"}',
+        b'{"a":"\x01"}',
+        b'{"a":01}',
+        b'{"a":' + b"[" * 1500 + b"]" * 1500 + b"}",
+        b'{"a":1',
+    ],
+)
+def test_a_payload_that_nobody_can_read_is_found_without_a_full_check(payload: bytes) -> None:
+    """A payload that is no JSON, or JSON that no reader takes, is found in a chain that was computed again."""
+    rows = _with_payload(payload)
+    verdict = verdicts(rows, head=end(rows))
+    assert verdict.finding is not None
+    assert verdict.finding.global_seq == 4
+    assert "the stored text is not an effect" in verdict.finding.what
+
+
+@cases("payload", [b'{"a":1e300}', b'{"a":"1e999"}', '{"a":"é💡"}'.encode(), b'{"a":"' + b"[" * 3000 + b'"}'])
+def test_a_payload_that_only_looks_like_that(payload: bytes) -> None:
+    """Large numbers, digits in a text, other alphabets and many brackets are no fault."""
+    rows = _with_payload(payload)
     assert verdicts(rows, head=end(rows)).verified

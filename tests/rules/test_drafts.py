@@ -18,9 +18,8 @@ from worldledger.drafts import (
     MAX_PRIORITY,
     MAX_WORD,
     CheckedDraft,
-    asked_by,
     check_draft,
-    effect_body_digests,
+    effect_body_digest,
     effect_text,
 )
 from worldledger.errors import InvalidEffectError, RecoveryAction, ReservedKindError
@@ -237,8 +236,7 @@ def test_what_makes_two_requests_the_same() -> None:
 
 
 def _digest(effect: dict[str, Any], text: bytes) -> bytes:
-    (digest,) = effect_body_digests([asked_by(effect, text, 2)])
-    return digest
+    return effect_body_digest(effect, text)
 
 
 @settings(max_examples=100, deadline=None)

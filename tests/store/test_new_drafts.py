@@ -10,7 +10,7 @@ import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 
 from worldledger.config import OrchestratorConfig
-from worldledger.drafts import REQUEST_DIGEST, asked_by, effect_body_digests
+from worldledger.drafts import REQUEST_DIGEST, effect_body_digest
 from worldledger.errors import InvalidEffectError, RequestConflictError
 from worldledger.genesis import NewWorld
 
@@ -65,7 +65,7 @@ async def test_a_request_without_priority_is_one_effect(urgent: EventLog, open_s
         with pytest.raises(RequestConflictError):
             await log.append(draft(2, req_id="r"))
     (one,) = await effects(urgent)
-    (digest,) = effect_body_digests([asked_by(one, b"", 2)])
+    digest = effect_body_digest(one, b"")
     assert one["source_metadata"] == {REQUEST_DIGEST: digest.hex()}
     several = [draft(3), draft(4)]
     made = await urgent.append_request(several, source_id="a1", req_id="s")

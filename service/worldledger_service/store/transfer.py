@@ -14,7 +14,6 @@ import asyncpg
 import orjson
 
 from worldledger.chain import ORIGIN, Chain, Finding, Position
-from worldledger.drafts import asked_by
 from worldledger.errors import FileRefusedError, WorldExistsError
 from worldledger.exports import CheckedExport, ExportWriter, Trailer, read_lines
 from worldledger.genesis import genesis_problem
@@ -205,7 +204,7 @@ class _Restorer:
             try:
                 effect = orjson.loads(text)
                 if effect["req_id"] is not None:
-                    self._asked.take([asked_by(effect, text, seq)])
+                    self._asked.take_one(effect, text, seq)
                 yield (
                     self._world_id,
                     seq,
