@@ -70,7 +70,7 @@ class _Workers:
 
         for span in spans:
             self.spans.append(span)
-            await verify_span(self._store, span, tell)
+            await verify_span(self._store.reader, span, tell)
         return all(used.holds for used in told if used.holds is not None)
 
 

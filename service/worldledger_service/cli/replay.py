@@ -43,7 +43,7 @@ from worldledger_service.cli.output import (
     screen_width,
     shown,
 )
-from worldledger_service.cli.workers import CONNECTIONS, processors, share_out
+from worldledger_service.cli.workers import CONNECTIONS, open_store, processors, share_out
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
@@ -410,7 +410,7 @@ class _Check:
             if jobs < 2 or self._total < SPAWN_FROM:
                 await replay_worlds(store, list(enumerate(names)), self._hear)
                 return
-        await share_out(url, where.settings, replay_worlds, shares, jobs, self._hear)
+        await share_out(url, where.settings, open_store, replay_worlds, shares, jobs, self._hear)
 
     def _hear(self, news: News) -> None:
         self._all_done += news.done - self._done.get(news.place, 0)

@@ -16,7 +16,7 @@ from worldledger_service.cli.log import check_file, open_export
 from worldledger_service.cli.naming import not_found, whole_names
 from worldledger_service.cli.options import DatabaseUrl, Home, Json
 from worldledger_service.cli.output import Tell, counted, json_list, progress_bar, put, say
-from worldledger_service.cli.workers import processors, share_out
+from worldledger_service.cli.workers import open_reader, processors, share_out
 from worldledger_service.running import relax_gc, run_blocking
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class SpanWorkers:
 
         try:
             async with self._lock:
-                await share_out(self._url, self._settings, verify_span, spans, len(spans), heard)
+                await share_out(self._url, self._settings, open_reader, verify_span, spans, len(spans), heard)
         except SimulationError:  # it shows again where one process does it all
             return False
         return all(outcomes)

@@ -14,6 +14,7 @@ from worldledger.chain import StoredEffect, Verdict
 from worldledger.errors import EffectNotFoundError, SchemaVersionError
 from worldledger.protocols import Span, WorldHead
 from worldledger_service.database.address import describe
+from worldledger_service.database.engine import connect_pool
 from worldledger_service.database.failures import explained
 from worldledger_service.store import statements
 from worldledger_service.store.outages import Outages, is_worth_retrying, unanswered
@@ -84,6 +85,21 @@ class Reader:
         self.bulk = BulkWrites()
         #: held while a long sort has a connection: only one at a time, so that others are left for short queries
         self.sorting = asyncio.Lock()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, url: str, settings: Settings) -> AsyncIterator[Reader]:
+        """Connect as the service's role, for a process that only reads; raise StoreUnavailableError if that fails.
+
+        It loads much less than a store does, and does not look at the schema.
+        """
+        outages = Outages(url, patience=settings.outage_patience)
+        pool = await connect_pool(url, max_size=settings.pool_size, command_timeout=settings.command_timeout)
+        try:
+            yield cls(pool, settings, url, outages)
+        finally:
+            await outages.watchdog.close()
+            await pool.close()
 
     @property
     def place(self) -> str:

@@ -19,7 +19,6 @@ from worldledger_service.store.request_rows import RequestsDigest
 if TYPE_CHECKING:
     from worldledger.repeats import Repeat
     from worldledger_service.store.reader import Reader
-    from worldledger_service.store.store import Store
 
 
 class Span(NamedTuple):
@@ -56,11 +55,11 @@ class Workers(Protocol):
         """Return whether everything in the spans holds; False if a process could not finish its check, too."""
 
 
-async def verify_span(store: Store, span: Span, tell: Callable[[Any], None]) -> None:
+async def verify_span(reader: Reader, span: Span, tell: Callable[[Any], None]) -> None:
     """Verify a span; report its unique values, and at the end whether it holds. Raises as the reader."""
     relax_gc()
     teller = _Teller(tell)
-    teller.tell(span.end.global_seq, holds=await _holds(store.reader, span, teller))
+    teller.tell(span.end.global_seq, holds=await _holds(reader, span, teller))
 
 
 class _Teller:
