@@ -329,8 +329,12 @@ class Verifier:
                     and (len(text) < _LONG or text.count(b"{") + text.count(b"[") < _DEEP)
                     and not is_full
                 )
-                if holds and said.req_id is not None:
-                    digest = _digest(said, text)
+                if not holds or said.req_id is None:
+                    pass
+                elif said.source_metadata is UNSET and said.caused_by is UNSET:
+                    digest = body_digest(kind, said.payload, source_id, said.schema_version, said.priority, None)
+                else:
+                    digest = effect_body_digest(orjson.loads(text), text)
             except (ValueError, RecursionError, InvalidEffectError):
                 holds = False
             if holds:
@@ -516,13 +520,6 @@ def _column_difference(effect: Mapping[str, Any], row: StoredRow, world_id: str)
         if effect[name] != column or isinstance(effect[name], bool):
             return f"column {name} is {column!r}, the effect says {effect[name]!r}"
     return None if type(effect["global_seq"]) is int else "the query columns differ from the effect"
-
-
-def _digest(said: _Effect, text: bytes) -> bytes:
-    """Return the digest of the request of an effect that has one. Raises ValueError as `effect_body_digest`."""
-    if said.source_metadata is UNSET and said.caused_by is UNSET:
-        return body_digest(said.kind, said.payload, said.source_id, said.schema_version, said.priority, None)
-    return effect_body_digest(orjson.loads(text), text)
 
 
 def _may_be_infinite(texts: bytes) -> bool:
