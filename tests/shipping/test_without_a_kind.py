@@ -48,8 +48,8 @@ SOME: Final = (
     "tests/schema/test_sql_files.py",
     "tests/client/test_worlds.py",
 )
-#: Tests among them that say which kinds there are, one that needs the script pytest in its environment, and those of
-#: the schema that look at the views of chess.
+#: Tests among them that say which kinds, routes and commands there are, or watch a game; one that needs the script
+#: pytest in its environment, and those of the schema that look at the views of chess.
 LEFT_OUT: Final = (
     "tests/rules/test_kinds.py::test_every_part_of_ours_can_be_loaded",
     "tests/projections/test_registry.py::test_every_projection_is_found_by_its_name",
@@ -61,6 +61,15 @@ LEFT_OUT: Final = (
     "tests/schema/test_kind_analytics.py::test_what_stands_is_handed_over",
     "tests/schema/test_migrations.py::test_views_come_back_from_a_dump",
     "tests/schema/test_roles.py::test_user_who_was_granted_the_roles",
+    "tests/api/test_limits.py::test_sockets_are_counted_as_they_open",
+    "tests/api/test_strangers.py::test_an_address_has_so_many_connections",
+    "tests/api/test_openapi.py::test_every_route_is_described",
+    "tests/cli/test_database.py::test_unreadable_files",
+    "tests/cli/test_embedded.py::test_the_first_command_sets_everything_up",
+    "tests/cli/test_embedded.py::test_views_of_kinds_are_brought_up_to_date",
+    "tests/cli/test_help.py::test_wrong_usage",
+    "tests/cli/test_kinds.py::test_the_kinds_are_listed",
+    "tests/cli/test_kinds.py::test_what_cannot_be_written_is_refused",
 )
 
 #: Appends an effect to a world in the database of the argument, and prints how that is refused.
