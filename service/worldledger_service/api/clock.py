@@ -192,7 +192,7 @@ async def tick(request: Request, world: WorldName, body: Tick) -> Response:
             "description": "The tick is closed: all that was held is decided, and durable.",
             "headers": {"Location": header("The address of the tick's effect.")},
         },
-        **problems(404, 413, 415, 422, 503),
+        **problems(404, 409, 413, 415, 422, 503),
     },
 )
 async def close_tick(request: Request, world: WorldName, body: TickClosing) -> Response:

@@ -135,7 +135,7 @@ router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depe
             "description": "The generation, which may be cancelled from here on.",
             "headers": {"Location": header("The address of the generation.")},
         },
-        **problems(404, 413, 415, 422, 503),
+        **problems(404, 409, 413, 415, 422, 503),
     },
 )
 async def begin_generation(request: Request, world: WorldName, agent_id: AgentId, body: NewGeneration) -> Response:
@@ -190,7 +190,7 @@ async def get_generation(
     dependencies=[Depends(refuse_other_sites)],
     responses={
         200: {**json_of(Generation), "description": "It is cancelled, or was already."},
-        **problems(403, 404, 422, 503),
+        **problems(403, 404, 409, 422, 503),
     },
 )
 async def cancel_generation(request: Request, world: WorldName, agent_id: AgentId, req_id: ReqId) -> Response:
@@ -213,7 +213,7 @@ async def cancel_generation(request: Request, world: WorldName, agent_id: AgentI
     status_code=204,
     response_class=Response,
     dependencies=[Depends(refuse_other_sites)],
-    responses={204: {"description": "It has ended, or had already."}, **problems(403, 404, 422, 503)},
+    responses={204: {"description": "It has ended, or had already."}, **problems(403, 404, 409, 422, 503)},
 )
 async def finish_generation(request: Request, world: WorldName, agent_id: AgentId, req_id: ReqId) -> Response:
     """Note that a generation of this process has ended without an intent of its req_id."""
@@ -279,7 +279,7 @@ async def get_staleness(request: Request, world: WorldName) -> Response:
     response_class=Response,
     responses={
         200: {**json_of(WorldStaleness), "description": "The effect WorldStalenessSet is durable."},
-        **problems(404, 413, 415, 422, 503),
+        **problems(404, 409, 413, 415, 422, 503),
     },
 )
 async def set_staleness(request: Request, world: WorldName, body: Staleness) -> Response:

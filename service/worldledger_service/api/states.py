@@ -353,7 +353,7 @@ async def list_snapshots(
             "description": "The snapshot that was taken; its digest is in the log.",
             "headers": {"Location": header("The address of the state.")},
         },
-        **problems(403, 404, 422, 503),
+        **problems(403, 404, 409, 422, 503),
     },
 )
 async def take_snapshot(request: Request, world: WorldName, at: At = None) -> Response:

@@ -9,6 +9,7 @@ import orjson
 
 from worldledger.drafts import CheckedDraft, check_draft
 from worldledger.effects import EffectDraft, EventLogEntry
+from worldledger.errors import ReadOnlyWorldError
 from worldledger.time_authority import TIME_KINDS
 from worldledger_service.store import statements
 from worldledger_service.store.holding import Close, Closing, TickReceipt
@@ -37,6 +38,7 @@ class EventLog:
         reader: Reader,
         max_unit: int,
         default_priority: int = 0,
+        is_prefix: bool = False,
     ) -> None:
         self.world_id = world_id
         #: the priority of drafts without one, from the world's genesis; the service's own have 0
@@ -45,6 +47,7 @@ class EventLog:
         self._committer = committer
         self._reader = reader
         self._max_unit = max_unit
+        self._is_prefix = is_prefix
 
     @property
     def sealer(self) -> Sealer:
@@ -56,7 +59,8 @@ class EventLog:
 
         The log fills in uuid, global_seq, sim_time and wall_time, and chains the checksum. Raises
         InvalidEffectError (with the JSON path), TimeAuthorityError, SimTimeOrderError, RequestConflictError,
-        OverloadedError or StoreUnavailableError; after the last the outcome may be unknown (its details say so).
+        ReadOnlyWorldError, OverloadedError or StoreUnavailableError; after the last the outcome may be unknown (its
+        details say so).
         """
         if source_metadata and isinstance(draft, Mapping):
             draft = {**draft, "source_metadata": dict(source_metadata)}
@@ -70,6 +74,8 @@ class EventLog:
         """
         if not drafts:
             return []
+        if self._is_prefix:
+            await self.require_whole()
         if len(drafts) == 1:
             draft = check_draft(drafts[0], system=system, default_priority=self._default(system))
             if draft.req_id is None and draft.kind not in TIME_KINDS:
@@ -146,7 +152,20 @@ class EventLog:
     def _default(self, system: bool) -> int:
         return 0 if system else self.default_priority
 
+    async def require_whole(self) -> None:
+        """Raise ReadOnlyWorldError if only the beginning of the world is here: then nothing is appended."""
+        if not self._is_prefix:
+            return
+        for row in await self._reader.fetch(statements.IS_PREFIX, self.world_id):
+            name, head = self.world_id, row["head_seq"]
+            what = f"of world {name!r} only the beginning is here, up to seq {head}, imported along with a fork of it: "
+            what += "nothing is appended to it. Import an export of the whole world, or fork it and append to the fork"
+            raise ReadOnlyWorldError(what, world_id=name, head_seq=head)
+        self._is_prefix = False  # it has become whole
+
     async def _submit(self, unit: Unit) -> list[Receipt]:
+        if self._is_prefix:
+            await self.require_whole()
         return await self._committer.commit(self._queue, unit)
 
     async def get_entries_since(self, since_seq: int, limit: int | None = None) -> list[EventLogEntry]:

@@ -158,7 +158,8 @@ insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, expe
 values ($1, $2, $3, $4, $5::text::json -> 'payload' -> 'config', $6, $7) on conflict (world_id) do nothing returning 1
 """
 
-IS_PREFIX = "select 1 from prefixes where world_id = $1"
+#: A row if only the beginning of a world is here: where it ends.
+IS_PREFIX = "select h.head_seq from prefixes p join heads h using (world_id) where p.world_id = $1"
 INSERT_PREFIX = "insert into prefixes (world_id) values ($1)"
 DELETE_PREFIX = "delete from prefixes where world_id = $1"
 

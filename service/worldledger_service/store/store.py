@@ -24,7 +24,6 @@ from worldledger.errors import (
     EffectTooLargeError,
     InvalidConfigError,
     MomentNotFoundError,
-    ReadOnlyWorldError,
     StoreUnavailableError,
     TamperedError,
     WorldExistsError,
@@ -458,6 +457,7 @@ class Store:
         ``after_seq`` is given and is not the head. ``recorded``: see `check_draft`.
         """
         log = await self.log(world_id)
+        await log.require_whole()
         async with self._bulk_transaction() as connection:
             row = await connection.fetchrow(statements.LOCK_HEAD, world_id)
             if row is None:
@@ -619,8 +619,8 @@ class Store:
         """Return a world's log, to append to.
 
         A world that is not remembered is looked up, and while the database is away that is retried until
-        ``append_deadline``, as the append itself is. Raises WorldNotFoundError, InvalidNameError, UnknownRulesetError,
-        StoreUnavailableError, or ReadOnlyWorldError for a world of which only the beginning is here.
+        ``append_deadline``, as the append itself is. Raises WorldNotFoundError, InvalidNameError, UnknownRulesetError
+        or StoreUnavailableError.
         """
         log = self._logs.use(world_id)
         if log is not None:
@@ -628,8 +628,7 @@ class Store:
         async for attempt in retrying(self._settings.append_deadline, on=self._may_pass):
             with attempt, self.outages.noticed():
                 record = await self.world(world_id)
-                if await self.reader.fetch(statements.IS_PREFIX, world_id):
-                    raise _beginning_alone(record)
+                is_prefix = bool(await self.reader.fetch(statements.IS_PREFIX, world_id))
                 authority = TimeAuthority(record.time_authority)  # the genesis says more, which is looked up next
                 sealer = self._sealer(world_id, authority, load_ruleset(record.ruleset))
                 rules = await self.states.rules(world_id)
@@ -645,6 +644,7 @@ class Store:
                 reader=self.reader,
                 max_unit=self._settings.max_unit,
                 default_priority=default_priority_of(rules.orchestrator),
+                is_prefix=is_prefix,
             )
             self._held[world_id] = log
         self._logs[world_id] = log
@@ -668,13 +668,6 @@ class Store:
             max_effect_bytes=self._settings.max_effect_bytes,
             ruleset=ruleset,
         )
-
-
-def _beginning_alone(record: WorldRecord) -> ReadOnlyWorldError:
-    name, head = record.world_id, record.head_seq
-    what = f"of world {name!r} only the beginning is here, up to seq {head}, imported along with a fork of it: "
-    what += "nothing is appended to it. Import an export of the whole world, or fork it and append to the fork"
-    return ReadOnlyWorldError(what, world_id=name, head_seq=head)
 
 
 def _opened(world: NewWorld, ruleset: Ruleset, world_uuid: str, *, new: bool) -> tuple[NewWorld, Sequence[EffectDraft]]:
