@@ -21,7 +21,7 @@ depends_on = None
 
 BEFORE = [
     """create index effects_forks_idx on effects (world_id)
-    where global_seq = 1 and json_typeof(effect #> '{payload,fork_of}') = 'object'""",
+    where global_seq = 1 and strpos(effect::text, '"fork_of":{') > 0""",
     "comment on index effects_forks_idx is 'Finds the worlds that are forks, by their geneses.'",
     "set local role worldledger_service",
     "drop view if exists analytics.lineage",

@@ -38,7 +38,8 @@ select
     e.effect #>> '{payload,fork_of,label}' as "label"
 from public.effects e
 left join public.worlds w on w.world_id = e.world_id
-where e.global_seq = 1 and json_typeof(e.effect #> '{payload,fork_of}') = 'object'
+where e.global_seq = 1 and strpos(e.effect::text, '"fork_of":{') > 0
+  and case when strpos(e.effect::text, '"fork_of":{') > 0 then json_typeof(e.effect #> '{payload,fork_of}') = 'object' else false end
 -- next
 comment on view analytics."forks" is 'Every fork: the world that it goes on from, and from where in that world''s log, as its genesis says.'
 -- next

@@ -319,7 +319,9 @@ async def test_a_kept_state_that_does_not_hold_is_left_out(
     finally:
         await connection.close()
     found = await _get(client, f"/v1/worlds/{kept}/frames", every=10)
-    assert found["frames"]["seq"] == [seq for seq in before["frames"]["seq"] if seq != damaged]
+    # States may be kept meanwhile; these do not go.
+    assert damaged not in found["frames"]["seq"]
+    assert set(before["frames"]["seq"]) - {damaged} <= set(found["frames"]["seq"])
     await _assert_states(client, kept, found)
 
 

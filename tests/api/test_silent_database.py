@@ -23,7 +23,7 @@ _APART = ("/livez", "/readyz", "/metrics", "/v1/queries", "/v1/schemas", "/v1/se
 
 
 #: Routes that need more than a path, and those that are none of HTTP's alone.
-_ASKING = ("/ws", "/watch", "/diff", "/compare", "/compare/moments")
+_ASKING = ("/ws", "/watch", "/diff", "/compare", "/compare/moments", "/search")
 
 
 def _reads() -> list[str]:
@@ -37,6 +37,7 @@ def _reads() -> list[str]:
     return [
         *found,
         "/v1/worlds/town/diff?from_seq=1&to_seq=1",
+        "/v1/worlds/town/search?q=x",
         "/v1/compare?world=town&world=other",
         "/v1/compare/moments?a=town&b=town",
         "/v1/worlds/town/effects?format=ndjson",

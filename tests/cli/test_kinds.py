@@ -29,11 +29,12 @@ def test_the_kinds_are_listed(on: Cli) -> None:
     assert list(kinds) == ["chess", "sandbox", "simulation", "social_rl"]
     ours = {"package": "worldledger", "version": version("worldledger")}
     views = {"state": "current", "applied": 2, "installed": 2}
-    assert kinds["sandbox"] == {**ours, "worlds": 2, "views": views, "parts": ["ruleset", "analytics"]}
+    assert kinds["sandbox"] == {**ours, "worlds": 2, "views": views, "parts": ["ruleset", "analytics", "panel"]}
     assert (kinds["chess"]["worlds"], kinds["chess"]["parts"][:3]) == (0, ["ruleset", "projections", "queries"])
     header, _, sandbox, *_ = on("kind", "list").out.splitlines()
     assert header.split() == ["KIND", "PACKAGE", "VERSION", "WORLDS", "VIEWS", "PARTS"]
-    assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "2", "ruleset,", "analytics"]
+    parts = ["ruleset,", "analytics,", "panel"]
+    assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "2", *parts]
 
 
 def test_the_views_of_a_kind_are_dropped(on: Cli) -> None:

@@ -25,7 +25,7 @@ def test_a_row_is_a_line(on: Cli, database_url: str, monkeypatch: pytest.MonkeyP
     """On a terminal of 80 columns no line is longer, and long texts are cut; elsewhere and with --json none is."""
     seed(database_url, _LONG, 2)
     whole = on(*command)
-    for place in ("layout", "sql"):
+    for place in ("output", "sql"):
         monkeypatch.setattr(f"worldledger_service.cli.{place}.screen_width", lambda: 80)
     shown = on(*command)
     assert (shown.code, shown.err) == (whole.code, whole.err)

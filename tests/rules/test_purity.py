@@ -16,7 +16,7 @@ from tests.cases import cases
 
 #: All that the rules may import, besides themselves: of the standard library only what computes, what is installed,
 #: which is fixed while a program runs, and the pure libraries of the rulesets.
-_LIBRARIES = "chess jsonpatch numpy orjson pydantic pydantic_core typing_extensions yaml"
+_LIBRARIES = "chess jsonpatch msgspec numpy orjson pydantic pydantic_core typing_extensions yaml"
 ALLOWED = COMPUTING | frozenset(_LIBRARIES.split())
 
 #: What only ``worldledger/aio.py`` may do: use these modules, and of them call nothing of these names.

@@ -197,3 +197,4 @@ async def test_hostile_genesis(world: Connection, subtests: pytest.Subtests) -> 
                     *(text, link(None, text)),
                 )
                 assert (await verdict(world))[:2] == (False, 1)
+                assert await world.fetchval("select count(*) from analytics.forks") == 0

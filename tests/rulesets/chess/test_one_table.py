@@ -50,7 +50,10 @@ assert any("`is_check`" in line for line in TABLES["move_made"]())
 
 
 def files_with(name: str) -> Iterator[str]:
-    """Yield the product's files in which a name stands: in Python as a word of the code, elsewhere also in prose."""
+    """Yield the product's files in which a name stands: in Python as a word of the code, elsewhere also in prose.
+
+    Numbered SQL of a kind is one place: what an earlier file made, the next one replaces.
+    """
     word = re.compile(rf"\b{name}\b")
     for folder in PRODUCT:
         for path in sorted((ROOT / folder).rglob("*")):
@@ -58,7 +61,8 @@ def files_with(name: str) -> Iterator[str]:
                 continue
             text = path.read_text()
             if word.search(text) and (path.suffix != ".py" or name in words_of(path)):
-                yield path.relative_to(ROOT).as_posix()
+                place = path.parent if path.parent.name == "analytics" else path
+                yield place.relative_to(ROOT).as_posix()
 
 
 def words_of(path: Path) -> set[str]:

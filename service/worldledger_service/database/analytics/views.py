@@ -345,6 +345,7 @@ _EXPERIMENTS_WITH_FORKS: Final = StaticView(
 )
 
 _POINT: Final = "payload,fork_of"
+_MENTIONS: Final = "strpos(e.effect::text, '\"fork_of\":{') > 0"
 _FORKS: Final = StaticView(
     "forks",
     "Every fork: the world that it goes on from, and from where in that world's log, as its genesis says.",
@@ -362,7 +363,10 @@ _FORKS: Final = StaticView(
         Column("label", value_at("text", f"{_POINT},label"), "What was said when it was made; null for nothing."),
     ),
     f"from public.effects e\n{_JOINED.format('e')}\n"
-    f"where e.global_seq = 1 and json_typeof(e.effect #> '{{{_POINT}}}') = 'object'",
+    # Once as the index has it; and once to hold, in whatever order the conditions are looked at, that no other text is
+    # read as JSON.
+    f"where e.global_seq = 1 and {_MENTIONS}\n"
+    f"  and case when {_MENTIONS} then json_typeof(e.effect #> '{{{_POINT}}}') = 'object' else false end",
 )
 
 _LINEAGE: Final = StaticView(
