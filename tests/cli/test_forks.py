@@ -45,6 +45,28 @@ def test_a_fork_and_its_history(on: Cli, database_url: str) -> None:
 
 
 @pytest.mark.usefixtures("bazaar")
+def test_a_fork_is_replayed_with_its_past(on: Cli, database_url: str) -> None:
+    """Its ancestors' effects come first; both ends may lie before the fork point, as seqs of a parent and as times."""
+    assert on("fork", "bazaar", "--at", "4", "--as", "fork").code == 0
+    record(database_url, "fork", [say("Ann", "Noted", 99.0)])
+    past, own = [("bazaar", n) for n in (1, 2, 3, 4)], [("fork", n) for n in (1, 2, 3)]
+    for options, expected in (
+        ((), past + own),
+        (("--from", "1"), own),
+        (("--from", "parent:3"), past[2:] + own),
+        (("--from", "parent:2", "--to", "parent:3"), past[1:3]),
+        (("--from", "sim:1", "--to", "1"), past[1:] + own[:1]),
+        (("--from", "sim:-1", "--to", "parent:head"), past),
+        (("--from", "sim:50"), own[2:]),
+    ):
+        replayed = on("replay", "fork", "--speed", "max", "--json", *options)
+        assert (replayed.code, replayed.err, _lines(replayed.out)) == (0, "", expected), options
+    refused = on("replay", "fork", "--from", "1", "--to", "parent:3")
+    assert refused.code == 2
+    assert "--from is seq 1, which lies behind --to, seq 3 of 'bazaar'" in " ".join(refused.err.split())
+
+
+@pytest.mark.usefixtures("bazaar")
 def test_a_fork_that_begins_otherwise(on: Cli) -> None:
     """--set changes values by the rules, as JSON or as text; a wrong path is refused, and nothing is made."""
     entities = json.loads(on("state", "bazaar", "--json").out)["state"]["entities"]

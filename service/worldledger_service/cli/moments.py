@@ -34,6 +34,7 @@ __all__ = [
     "AtTurn",
     "AtWallTime",
     "Moment",
+    "first_place_from",
     "first_seq_from",
     "moment_rule",
     "named_place",
@@ -145,7 +146,10 @@ async def place_of(store: Store, world: WorldRecord, moment: Moment) -> tuple[Wo
 
 async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
     """Return the seq of a moment in a world's own log. Raises MomentNotFoundError for a moment of an ancestor's."""
-    found, seq = await place_of(store, world, moment)
+    return _own(world, *await place_of(store, world, moment))
+
+
+def _own(world: WorldRecord, found: WorldRecord, seq: int) -> int:
     if found.world_id != world.world_id:
         what = f"that moment lies before world {world.world_id!r} was forked: name its parent, {found.world_id!r}"
         raise MomentNotFoundError(what, world_id=world.world_id, parent=found.world_id, global_seq=seq)
@@ -153,30 +157,44 @@ async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
 
 
 async def first_seq_from(store: Store, world: WorldRecord, moment: Moment) -> int:
+    """Return as `first_place_from`, in a world's own log: its first effect for a time before the fork point.
+
+    Raises MomentNotFoundError also for another moment of an ancestor's.
+    """
+    found, seq = await first_place_from(store, world, moment)
+    is_time = moment.sim_time is not None or moment.wall_time is not None
+    return 1 if is_time and found.world_id != world.world_id else _own(world, found, seq)
+
+
+async def first_place_from(store: Store, world: WorldRecord, moment: Moment) -> tuple[WorldRecord, int]:
     """Return the first effect that is not before a moment: for a time the first at or after it, for a unit its first.
 
-    Raises MomentNotFoundError where every effect lies before it.
+    What lies before the fork point of a fork is in an ancestor's log. Raises MomentNotFoundError where every effect
+    lies before the moment.
     """
-    if moment.seq is not None or moment == HEAD:
-        return await seq_of(store, world, moment)
-    if moment.unit is not None:
-        return (await store.states.units.at(world, *moment.unit)).first_seq
+    if moment.sim_time is None and moment.wall_time is None:
+        found, seq = await place_of(store, world, moment)
+        return found, seq if moment.unit is None else (await store.states.units.at(found, *moment.unit)).first_seq
+    line = await store.states.line(world)
     try:
-        first = await seq_of(store, world, _just_before(moment)) + 1
+        found, seq = await place_of(store, world, _just_before(moment))
     except MomentNotFoundError:  # all come later
-        return 1
-    if first > world.head_seq:
-        said = shown_wall_time(moment.wall_time) if moment.sim_time is None else f"sim_time {moment.sim_time}"
-        what = f"world {world.world_id!r} has no effect at or after {said}"
-        raise MomentNotFoundError(what, world_id=world.world_id, head_seq=world.head_seq)
-    return first
+        return line[0], 1
+    at = [record.world_id for record in line].index(found.world_id)
+    if seq < line[at].head_seq:
+        return found, seq + 1
+    if at + 1 < len(line):
+        return line[at + 1], 1
+    said = shown_wall_time(moment.wall_time) if moment.sim_time is None else f"sim_time {moment.sim_time}"
+    what = f"world {world.world_id!r} has no effect at or after {said}"
+    raise MomentNotFoundError(what, world_id=world.world_id, head_seq=world.head_seq)
 
 
 def _just_before(moment: Moment) -> Moment:
     """Return the last moment before a time; wall times count in microseconds."""
     if moment.sim_time is not None:
-        return Moment(sim_time=math.nextafter(moment.sim_time, -math.inf))
-    return Moment(wall_time=None if moment.wall_time is None else moment.wall_time - 1e-6)
+        return moment._replace(sim_time=math.nextafter(moment.sim_time, -math.inf))
+    return moment._replace(wall_time=None if moment.wall_time is None else moment.wall_time - 1e-6)
 
 
 def shown_wall_time(epoch: Any) -> str:

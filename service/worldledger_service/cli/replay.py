@@ -20,10 +20,10 @@ from worldledger_service.cli.connect import Target, database, opened, target, ty
 from worldledger_service.cli.log import read_effect
 from worldledger_service.cli.moments import (
     Moment,
-    first_seq_from,
+    first_place_from,
     moment_rule,
+    place_of,
     read_moment,
-    seq_of,
     shown_duration,
     shown_wall_time,
 )
@@ -70,11 +70,14 @@ def replay(
         typer.Argument(metavar="WORLD", help="A world's name; with --check any number of them.", show_default=False),
     ] = None,
     start: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--from", metavar="A", help=f"Begin with the first effect at or after this moment: {moment_rule()}."
+            "--from",
+            metavar="A",
+            help=f"Begin with the first effect at or after this moment: {moment_rule()}.",
+            show_default="the beginning of its history",
         ),
-    ] = "1",
+    ] = None,
     end: Annotated[
         str, typer.Option("--to", metavar="B", help="End with the last effect at or before this moment.")
     ] = "head",
@@ -113,7 +116,8 @@ def replay(
 ) -> None:
     """Write a world's effects to stdout at the pace at which they happened. Ctrl-C stops it.
 
-    A replay only reads the log: no agent is asked again, and nothing is written to the world.
+    A replay only reads the log: no agent is asked again, and nothing is written to the world. The history of a fork
+    begins with its ancestors' effects; --from 1 begins with its own.
 
     With --check, compute the states of worlds again from their logs, without output, and compare them with the state
     digests in the log and with the snapshots. The exit code is 0 if all agree, 1 if something differs (the world, the
@@ -140,7 +144,7 @@ def replay(
     if len(names) != 1:
         raise typer.BadParameter("name one world to replay; several at once are for --check")
     pace = Pace(_speed(speed), wall=clock is Clock.WALL)
-    moments = read_moment(start, "--from"), read_moment(end, "--to")
+    moments = None if start is None else read_moment(start, "--from"), read_moment(end, "--to")
     with_store(where, lambda store: Paced(store, names[0], pace, as_json=as_json, quiet=quiet).run(*moments))
 
 
@@ -212,6 +216,14 @@ class Pace:
         return wait if wait > _SHORTEST else 0.0
 
 
+class _Stretch(NamedTuple):
+    """Effects of one world, both ends included."""
+
+    world: str
+    first: int
+    last: int
+
+
 class Paced:
     """A paced replay of one world."""
 
@@ -225,16 +237,36 @@ class Paced:
         self._position = 0
         self._widths = (0, 0)
 
-    async def run(self, start: Moment, end: Moment) -> None:
-        """Write the effects from one moment to the other."""
+    async def run(self, start: Moment | None, end: Moment) -> None:
+        """Write the effects from one moment to the other; without ``start``, from the beginning of the history on."""
         world = await find_world(self._store, self._world)
-        self._world = world.world_id
-        first = await first_seq_from(self._store, world, start)
-        last = await seq_of(self._store, world, end)
-        if first > last:
-            raise typer.BadParameter(f"--from is seq {first}, which lies behind --to, seq {last}")
-        await self._look_ahead(world, first, last)
-        self._position = first - 1
+        line = await self._store.states.line(world)
+        names = [record.world_id for record in line]
+        begin, first = (line[0], 1) if start is None else await first_place_from(self._store, world, start)
+        until, last = await place_of(self._store, world, end)
+        of_begin, of_until = names.index(begin.world_id), names.index(until.world_id)
+        if (of_begin, first) > (of_until, last):
+            shown = f"--from is seq {first}{self._of(world, begin)}, which lies behind --to, seq {last}"
+            raise typer.BadParameter(f"{shown}{self._of(world, until)}")
+        stretches = [
+            _Stretch(
+                record.world_id,
+                first if record.world_id == begin.world_id else 1,
+                last if record.world_id == until.world_id else record.head_seq,
+            )
+            for record in line[of_begin : of_until + 1]
+        ]
+        await self._look_ahead(stretches, sum(record.head_seq for record in line))
+        for self._world, first, last in stretches:
+            self._position = first - 1
+            await self._write(last)
+
+    @staticmethod
+    def _of(world: WorldRecord, other: WorldRecord) -> str:
+        return "" if other.world_id == world.world_id else f" of {other.world_id!r}"
+
+    async def _write(self, last: int) -> None:
+        """Write the effects up to ``last``; wait while the database is away."""
         told = False
         while self._position < last:
             try:
@@ -245,15 +277,22 @@ class Paced:
                     told = True
                 await asyncio.sleep(_PAUSE)
 
-    async def _look_ahead(self, world: WorldRecord, first: int, last: int) -> None:
+    async def _look_ahead(self, stretches: Sequence[_Stretch], in_all: int) -> None:
         """Announce the duration of a long replay; work out the widths of columns."""
-        ends = [read_effect(self._world, await self._store.reader.effect(self._world, seq)) for seq in (first, last)]
+        ends = [
+            read_effect(world, await self._store.reader.effect(world, seq))
+            for world, seq in ((stretches[0].world, stretches[0].first), (stretches[-1].world, stretches[-1].last))
+        ]
         times = [self._pace.time_of(effect) for effect in ends]
-        self._widths = len(str(last)), max(len(self._shown_time(effect)) for effect in ends)
+        self._widths = (
+            max(len(str(each.last)) for each in stretches),
+            max(len(self._shown_time(effect)) for effect in ends),
+        )
+        count = sum(each.last - each.first + 1 for each in stretches)
         seconds = self._pace.between(*times)
         if seconds > _LONG and not self._quiet:
             say(
-                f"replaying {last - first + 1} of {world.head_seq} effects takes {shown_duration(seconds)}; "
+                f"replaying {count} of {in_all} effects takes {shown_duration(seconds)}; "
                 "a higher --speed makes it shorter, --speed max leaves the pauses out"
             )
 

@@ -57,7 +57,7 @@ def show_why(
             max=20_000,
             help="In so many effects, find out what was touched and what agents were shown.",
         ),
-    ] = 500,
+    ] = 200,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
     as_dot: Annotated[bool, typer.Option("--dot", help="Write a graph for Graphviz.")] = False,
     database_url: DatabaseUrl = None,

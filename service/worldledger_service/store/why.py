@@ -63,7 +63,7 @@ class Asked(NamedTuple):
     depth: int = 5
     width: int = 3
     limit: int = 100
-    window: int = 500
+    window: int = 200
 
 
 class Found(NamedTuple):
