@@ -99,7 +99,8 @@ async def assert_sound(store: Store, world_id: str, receipts: Iterable[Receipt] 
     assert [row.global_seq for row in rows] == list(range(1, len(rows) + 1))
     verdict = await store.reader.verify(world_id)
     assert verdict.verified, verdict.finding
-    assert (await store.world(world_id)).head_seq == len(rows)
+    head_seq = (await store.world(world_id)).head_seq
+    assert head_seq == len(rows), f"the head is {head_seq}, and there are {len(rows)} rows"
     loaded = [orjson.loads(row.text) for row in rows]
     for seq, uuid, checksum, _ in receipts:
         assert (loaded[seq - 1]["uuid"], rows[seq - 1].checksum.hex()) == (uuid, checksum)
