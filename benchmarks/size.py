@@ -24,7 +24,7 @@ _NO_CODE: Final = frozenset(
 
 
 class Size(NamedTuple):
-    """What is counted of some modules."""
+    """The counts of a set of modules."""
 
     modules: int
     code: int

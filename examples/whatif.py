@@ -1,4 +1,4 @@
-"""What if: a market in which one trader is richer, and a game of chess before its blunder, compared with their parents.
+"""Two what-ifs: a richer trader in a market, and a chess game before its blunder, each compared with its parent.
 
     python examples/whatif.py
 
@@ -84,7 +84,7 @@ def richer(step: Callable[..., bool]) -> bool:
 
 
 def has_stockfish() -> bool:
-    """Tell whether there is a stockfish to play."""
+    """Return whether Stockfish is installed."""
     try:
         make_player("stockfish", seed=0)
     except InvalidPlayerError:

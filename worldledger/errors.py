@@ -6,7 +6,7 @@ Source: docs/reference/contracts.md, "Errors and recovery". Every error carries
 - ``recovery``: the RecoveryAction that fits it;
 - ``details``: the facts that matter (``world_id``, ``index``, ``path``, ``expected_seq`` …), JSON-able.
 
-Foreign errors (asyncpg, OSError, python-chess) are mapped to these once, at the boundary where they arise.
+Foreign errors (asyncpg, OSError, libraries of kinds) are mapped to these once, at the boundary where they arise.
 """
 
 from __future__ import annotations

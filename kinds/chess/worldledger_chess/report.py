@@ -1,4 +1,4 @@
-"""What a report says of games of chess."""
+"""The sections of a report that are about chess."""
 
 from __future__ import annotations
 

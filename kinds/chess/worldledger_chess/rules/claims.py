@@ -33,7 +33,7 @@ _MAX_MOVE: Final = 20
 
 
 class Players(NamedTuple):
-    """Who plays: of each colour the agent, and the player's name."""
+    """The players: for each colour the agent, and the player's name."""
 
     agents: dict[Player, str]
     names: dict[Player, str | None]
