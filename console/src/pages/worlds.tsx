@@ -1,11 +1,12 @@
 /** All worlds: facets, a filter as one types, which are live, which is whose fork, and some of them to compare. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { format, worldAddress, type WorldsAddress } from "../core/address.ts";
 import type { Facet, World, WorldsPage } from "../core/source.ts";
 import { count, when } from "../core/text.ts";
 import { address, go, source, words } from "../parts/app.ts";
+import { SearchField } from "../parts/search.tsx";
 
 /** A world is live when an effect came within so many seconds: the service counts by the same. */
 const LIVE_SECONDS = 300;
@@ -17,7 +18,6 @@ export function Worlds({ here }: { here: WorldsAddress }) {
   const page = useSignal<WorldsPage | null>(null);
   const error = useSignal("");
   const parents = useSignal<ReadonlyMap<string, string>>(new Map());
-  const typing = useRef<number | undefined>(undefined);
   const { q, ruleset, experiment, live, selected } = here;
   const change = (more: Partial<WorldsAddress>, how: "step" | "move" = "step") => {
     const now = address.value;
@@ -64,16 +64,12 @@ export function Worlds({ here }: { here: WorldsAddress }) {
     <main class="worlds">
       <h1>Worlds</h1>
       <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
-        <input
-          type="search"
-          id="search"
-          aria-label="Filter worlds"
+        <SearchField
+          label="Filter worlds"
           placeholder="filter by name or experiment  ( / )"
           value={q}
-          onInput={({ currentTarget }) => {
-            clearTimeout(typing.current);
-            typing.current = setTimeout(() => change({ q: currentTarget.value }, "move"), TYPED_MS);
-          }}
+          delay={TYPED_MS}
+          onTyped={(text) => change({ q: text }, "move")}
         />
         <label>
           <input type="checkbox" checked={live} onChange={() => change({ live: !live })} /> live

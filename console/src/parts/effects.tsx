@@ -8,11 +8,14 @@ import { count, oneLine, short, summary } from "../core/text.ts";
 import { colourOf } from "../draw/histogram.ts";
 import { source, words } from "./app.ts";
 import type { WorldModel } from "./model.ts";
+import { SearchField } from "./search.tsx";
 
 /** Pixels of a row; style.css has the same. */
 const ROW = 26;
 /** Pixels that browsers let a box be high, well within: beyond, a pixel of scrolling is more than a row. */
 const TALLEST = 8_000_000;
+/** Milliseconds after the last key until payloads are searched. */
+const TYPED_MS = 300;
 
 interface Line {
   seq: number;
@@ -33,7 +36,6 @@ export function Effects({ model }: { model: WorldModel }) {
   const filtered = kind !== "" || by !== "" || q !== "";
   const kinds = model.kinds.value;
   const search = useRef<HTMLInputElement>(null);
-  const typed = useRef<number | undefined>(undefined);
   return (
     <section class="effects" aria-label="Effects">
       <form
@@ -44,17 +46,13 @@ export function Effects({ model }: { model: WorldModel }) {
           model.change({ q: search.current?.value ?? "" });
         }}
       >
-        <input
-          ref={search}
-          type="search"
-          id="search"
-          aria-label="Search payloads"
+        <SearchField
+          field={search}
+          label="Search payloads"
           placeholder="search payloads  ( / )"
           value={q}
-          onInput={({ currentTarget }) => {
-            clearTimeout(typed.current);
-            typed.current = setTimeout(() => model.change({ q: currentTarget.value }, "move"), 300);
-          }}
+          delay={TYPED_MS}
+          onTyped={(text) => model.change({ q: text }, "move")}
         />
         <select
           aria-label="Kind"
