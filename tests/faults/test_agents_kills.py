@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -122,6 +124,8 @@ async def test_a_conversation_ends_as_if_nothing_had_happened(
                 mind.read()
         for number, deeds in enumerate(rounds):
             await world.tick(_UNITY, float(number))
+            if number % 6 == 2:
+                os.kill(service.pid, signal.SIGSTOP)  # so that nobody is answered before it is killed
             acting = [asyncio.ensure_future(minds[deed["agent_id"]].act(deed)) for deed in deeds]
             if number % 6 == 2:  # nobody has been answered yet, or one of them has
                 await asyncio.sleep(0)
