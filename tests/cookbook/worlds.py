@@ -6,10 +6,12 @@ from typing import Any
 
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
+from worldledger_service.store.forking import NewFork
 
 from tests.markets import market
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
+from worldledger.moments import Moment
 
 #: The wall clock of all of them: 2023-11-14 22:13:20 UTC.
 WALL = 1.7e9
@@ -30,6 +32,7 @@ async def make_all(url: str) -> None:
         await _make_runs(store)
         await _make_box(store)
         await _make_simulation(store)
+        await _make_forks(store)
 
 
 async def make_extremes(url: str) -> None:
@@ -234,3 +237,17 @@ async def _make_simulation(store: Store) -> None:
     because = draft("ReasoningRecorded", "engine", agent_id="Ann", reasoning="cheap!", model="owner/one", token_count=7)
     why = draft("ReasoningRecorded", "engine", agent_id="Bea", reasoning={"a": 1}, model="owner/one", token_count=3)
     await log.append_all([draft("TurnStarted", "engine"), spent, because, why, draft("TurnEnded", "engine")])
+
+
+# -- forks: what is asked of all worlds does not count them --------------------------------------------------
+
+
+async def _make_forks(store: Store) -> None:
+    """Fork the box after its first refusal and the first run after its first answer, and go on in both."""
+    await store.fork("box", Moment(seq=7), NewFork(world_id="box-on"))
+    log = await store.log("box-on")
+    called = _intended(draft("Interact", "bob", 10.0, target_id="ann"), "Interact", 2)
+    await log.append_all([called, {**draft("Answered", "ann", 13.0), "caused_by": 3}])
+    await log.append_all([_rejected("bob", "r9", code="illegal_effect", rule="payload", reason="not now")], system=True)
+    await store.fork("s1", Moment(seq=5), NewFork(world_id="s1-on"))
+    await (await store.log("s1-on")).append_all([_said("W+A", 1, 3, 109.0, "again")])

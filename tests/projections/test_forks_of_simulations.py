@@ -72,3 +72,13 @@ async def test_values_and_reasons_up_to_the_fork_are_inherited(pool: Any, forks:
     assert values == 0
     with_forks = "select distinct world_id from analytics.state_variables_by_turn_with_forks order by 1"
     assert await _rows(pool, with_forks) == [("later",), ("market",), ("within",)]
+
+
+@pytest.mark.usefixtures("forks")
+async def test_reasons_of_the_running_turn(store: Store, pool: Any, make_engine: Any) -> None:
+    """What an agent says in a fork before a turn is started there belongs to the turn that the fork goes on in."""
+    await store.fork("market", Moment(seq=ENDED), NewFork(world_id="dear"))
+    await append(store, "dear", [effect("ReasoningRecorded", "Ann", reasoning="dear")])
+    await make_engine([*known().values()]).run_until_caught_up(timeout=100)
+    query = "select turn, reasoning from analytics.reasoning_with_forks where world_id = 'dear' and not is_inherited"
+    assert await _rows(pool, query) == [(1, "dear")]

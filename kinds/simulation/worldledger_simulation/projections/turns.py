@@ -22,7 +22,7 @@ from worldledger_projections.base import (
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.genesis import GENESIS_KIND
+from worldledger.genesis import FORK_OF, GENESIS_KIND
 from worldledger.rulesets.base import MalformedEffectError
 from worldledger.world import state_text
 from worldledger_simulation.rules.words import (
@@ -75,7 +75,8 @@ class Course:
         """
         kind = effect["kind"]
         if kind == GENESIS_KIND:
-            self._ruleset.begin(self._state, effect["payload"]["config"])
+            if effect["payload"].get(FORK_OF) is None:  # a fork goes on from the state that it was handed
+                self._ruleset.begin(self._state, effect["payload"]["config"])
             return True
         try:
             self._ruleset.handlers[kind](self._state, effect)
@@ -216,7 +217,7 @@ class Reasoning(Projection):
     """One row for each ReasoningRecorded that the fold of a simulation can read, by an agent that was there."""
 
     name = "reasoning"
-    version = 1
+    version = 2
     comment = "What agents of simulations said of their reasons."
     columns = (
         WORLD,

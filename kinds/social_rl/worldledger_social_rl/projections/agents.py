@@ -45,7 +45,7 @@ class Messages(OfAgents):
     """One row for each MessageEmitted that says whose it is; values of other types than the documents' are null."""
 
     name = "messages"
-    version = 3
+    version = 4
     comment = "Messages of social-RL runs."
     columns = (
         WORLD,
@@ -95,7 +95,7 @@ class Feedback(OfAgents):
     """One row for each FeedbackRecorded that says whose it is; values of other types than the documents' are null."""
 
     name = "feedback"
-    version = 3
+    version = 4
     comment = "Feedback on agents in social-RL runs."
     columns = (
         WORLD,
@@ -147,7 +147,7 @@ class PolicyAdaptations(OfAgents):
     """One row for each PolicyAdapted that says whose it is; values of other types than the documents' are null."""
 
     name = "policy_adaptations"
-    version = 3
+    version = 4
     comment = "Adaptations of agents' policies in social-RL runs."
     columns = (
         WORLD,

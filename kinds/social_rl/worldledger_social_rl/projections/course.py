@@ -16,7 +16,7 @@ from worldledger_projections.base import AppendingWorld, Projection, Row, WorldP
 from worldledger.canonical import MAX_INT
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.genesis import GENESIS_KIND
+from worldledger.genesis import FORK_OF, GENESIS_KIND
 from worldledger.rulesets.base import MalformedEffectError
 from worldledger_social_rl.rules.fields import MESSAGE_ROLES, role_and_name
 from worldledger_social_rl.rules.words import EXTRA, PLACE, ROUND_STARTED, object_of
@@ -57,7 +57,8 @@ class Course:
         """Take an effect of a kind of the ruleset, or the genesis; tell whether it counts."""
         kind = effect["kind"]
         if kind == GENESIS_KIND:
-            self._ruleset.begin(self.state, effect["payload"]["config"])
+            if effect["payload"].get(FORK_OF) is None:  # a fork goes on from the state that it was handed
+                self._ruleset.begin(self.state, effect["payload"]["config"])
             return True
         try:
             self._ruleset.handlers[kind](self.state, effect)

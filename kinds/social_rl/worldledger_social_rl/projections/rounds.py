@@ -145,7 +145,7 @@ class Rounds(Projection):
     """
 
     name = "rounds"
-    version = 2
+    version = 3
     comment = "Rounds of social-RL runs."
     columns = _COLUMNS
     key = ("world_id", "round_number")

@@ -101,7 +101,7 @@ class SocialRuns(Projection):
     """
 
     name = "social_runs"
-    version = 3
+    version = 4
     comment = "Runs of social-RL experiments: one row for each world of that ruleset."
     columns = _COLUMNS
     key = ("world_id",)
