@@ -291,7 +291,8 @@ with looked as materialized (
     where world_id = $1 and global_seq > $2 and starts_with(effect::text, '{"caused_by":')
     order by world_id, global_seq limit $4)
 select global_seq, cause::bigint as cause, false as is_end from looked
-where case when cause ~ '^[0-9]{1,16}$' then cause::bigint between $3 and global_seq - 1 end
+where case when length(cause) between 1 and 16 and translate(cause, '0123456789', '') = '' then
+    cause::bigint between $3 and global_seq - 1 end
 union all select max(global_seq), count(*), true from looked
 order by is_end, global_seq
 """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from worldledger.aio import running
 from worldledger.causes import (
     Context,
     Direction,
@@ -156,8 +157,9 @@ class _Search:
             stretch = await self._look_before(root)
         else:
             to_seq = max(min(root.global_seq + self._asked.window, self._world.head_seq), root.global_seq)
-            stretch = await self._look(root.world_id, root.global_seq, to_seq)
-            await self._look_further(to_seq)
+            async with running(self._look_further(to_seq)) as further:  # by the database, while this process folds
+                stretch = await self._look(root.world_id, root.global_seq, to_seq)
+                await further
         walk = Walk(root, depth=self._asked.depth, width=self._asked.width, most=self._asked.limit)
         while walk.wanted:
             if is_back:
