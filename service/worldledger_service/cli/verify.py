@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Worlds that are verified at the same time: while one is computed, the others' rows are on their way.
 _AT_ONCE = 4
 #: Processes for a long log: so many fit into 300 MiB with all that they remember.
-_PROCESSES = 2
+PROCESSES = 2
 #: Findings that are repeated at the end of a long list.
 _REPEATED = 100
 
@@ -116,7 +116,7 @@ def verify(
         verify_file(file, noted, max_effect_bytes=where.settings.max_effect_bytes, as_json=as_json, quiet=quiet)
         return
     with progress_bar("verifying", quiet=quiet or as_json) as tell, database(where) as url:
-        workers = SpanWorkers(url, where.settings, min(_PROCESSES, processors()) if jobs is None else jobs)
+        workers = SpanWorkers(url, where.settings, min(PROCESSES, processors()) if jobs is None else jobs)
         run = _Run(names, noted, trusted, tell, is_full=full, is_own=own, workers=workers)
         with json_list() if as_json else nullcontext() as item:
 
