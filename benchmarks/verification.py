@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final
@@ -12,7 +13,7 @@ from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 from worldledger_service.store.verification import verify_world
 
-from benchmarks.harness import Report, draft, say
+from benchmarks.harness import Report, Work, draft, say
 from worldledger.chain import StoredEffect, Verifier
 from worldledger.genesis import NewWorld
 
@@ -36,7 +37,8 @@ async def run(report: Report, url: str, store: Store) -> None:
         rows += batch
     await _ask(store)
     await store.create_world(NewWorld(world_id=UNASKED, time_authority="client"))
-    await store.bulk_append(UNASKED, (draft(index) for index in range(COUNT)))
+    drafts: Iterator[Any] = map(draft, range(COUNT))
+    await store.bulk_append(UNASKED, drafts)
 
     async def bare() -> int:
         previous = b""
@@ -68,7 +70,7 @@ async def run(report: Report, url: str, store: Store) -> None:
     report.ratio("chain and columns: time over hashlib", "library: chain and columns", "hashlib alone", 6, inverse=True)
     for world_id, what in ((UNASKED, ""), (ASKED, ", every effect with a req_id")):
         fetching, verifying, alone = f"fetching 1M effects{what}", f"verify 1M effects{what}", f"by one process{what}"
-        works = {
+        works: dict[str, Work] = {
             fetching: partial(fetch, world_id),
             verifying: partial(verify, world_id, PROCESSES),
             alone: partial(verify, world_id, 1),

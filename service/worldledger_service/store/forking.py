@@ -37,7 +37,7 @@ from worldledger.intents import registration_draft
 from worldledger.lineage import OWN_NOISE, fork_point, with_own_noise
 from worldledger.protocols import Span
 from worldledger.rulesets import Ruleset, load_ruleset
-from worldledger.time_authority import WALL, TimeAuthority
+from worldledger.time_authority import CLIENT, WALL, TimeAuthority
 from worldledger_service.store import statements
 from worldledger_service.store.authority import authority_at
 from worldledger_service.store.bulk import copy_rows
@@ -256,7 +256,13 @@ class _Fork:
         self._now = max(clock(), 0.0)
 
     def begin(self, authority: TimeAuthority) -> None:
-        """Make the draft of the genesis, and a sealer with the parent's state."""
+        """Make the draft of the genesis, and a sealer with the parent's state.
+
+        Where clients said the parent's time, and the fork goes on by a config of its own, the clock says it: what the
+        service does there by itself comes with no time.
+        """
+        if self._goes_on_by is not None and authority.name == CLIENT:
+            authority = TimeAuthority(WALL)
         silence = authority.silence.reason if authority.silence is not None else None
         wall = authority.name == WALL
         point = self._point.model_copy(

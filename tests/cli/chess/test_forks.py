@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import chess.pgn
@@ -138,6 +139,26 @@ def test_a_game_is_played_on_by_others(on: Cli, database_url: str) -> None:
     ]
     roles = f"select agent_id, role from projections.agents {of_world} and role is not null order by 1"
     assert sql(database_url, roles) == [("random-1", "white"), ("random-2", "black")]
+
+
+def test_time_goes_on_in_a_recorded_game_that_is_played_on(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """The clock sets the sim_time of a game that goes on from a recorded one, from where that one stood."""
+    (tmp_path / "one.pgn").write_text("1. e4 {[%clk 0:09:57]} e5 {[%clk 0:09:50]} 2. Nf3 *\n")
+    assert on("import", "pgn", str(tmp_path / "one.pgn")).code == 0
+    ((recorded,),) = sql(database_url, "select world_id from worlds")
+    players = ("--white", "random", "--black", "random", "--seed", "3")
+    result = on("chess", "play", "--from", f"{recorded}@ply:2", *players, "--json")
+    assert (result.code, result.err) == (0, "")
+    world = json.loads(result.out)["games"][0]["world_id"]
+    inherited, *_, last = (
+        time
+        for (time,) in sql(database_url, f"select sim_time from effects where world_id = '{world}' order by global_seq")
+    )
+    point = "(effect #>> '{payload,fork_of,global_seq}')::bigint"
+    there = f"(select {point} from effects where world_id = '{world}' and global_seq = 1)"
+    stood = f"select sim_time from effects where world_id = '{recorded}' and global_seq = {there}"
+    assert sql(database_url, stood) == [(inherited,)]
+    assert last > inherited
 
 
 @pytest.mark.usefixtures("better")
