@@ -48,6 +48,23 @@ async def test_a_fork_is_made_once(client: httpx2.AsyncClient) -> None:
     problem(await client.get("/v1/worlds/w/state?at=parent:1"), 404, "moment_not_found")
 
 
+async def test_a_list_of_worlds_says_what_is_a_fork_of_what(client: httpx2.AsyncClient) -> None:
+    """A fork in the list names its parent, the effect that it goes on from, and its depth; other worlds name none."""
+    await _world(client)
+    for name, parent in (("x", {"world_id": "w", "at": "seq:6"}), ("y", {"world_id": "x"})):
+        assert (await client.post("/v1/worlds", json={"world_id": name, "fork_of": parent})).status_code == 201
+    listed = {world["world_id"]: world for world in (await client.get("/v1/worlds?order=effects")).json()["worlds"]}
+    w, x, y = (listed[name] for name in "wxy")
+    assert w["fork_of"] is None
+    assert x["fork_of"] == {"world_id": "w", "world_uuid": w["world_uuid"], "global_seq": 6, "depth": 1}
+    assert y["fork_of"] == {
+        "world_id": "x",
+        "world_uuid": x["world_uuid"],
+        "global_seq": x["head_seq"],
+        "depth": 2,
+    }
+
+
 async def test_agents_go_on_in_a_fork(client: httpx2.AsyncClient) -> None:
     """An agent of the parent sees in the fork what it saw, and acts there; what it saw before can be asked for, too."""
     await _world(client)

@@ -75,6 +75,7 @@ def _fill(site: Site) -> None:
         effect("TurnEnded"),
     ]
     site.post("/v1/worlds/bazaar/effects", turn)
+    site.post("/v1/worlds", {"world_id": "second-try", "fork_of": {"world_id": "bazaar", "at": "seq:4"}})
     site.post("/v1/worlds", {"world_id": "nasty"})
     site.post(
         "/v1/worlds/nasty/effects",

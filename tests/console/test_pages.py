@@ -66,6 +66,18 @@ async def test_worlds_are_filtered_as_one_types_and_by_facets(page: Page) -> Non
     await expect(page.get_by_role("link", name=GAME)).to_have_count(0)
 
 
+async def test_a_fork_stands_below_its_parent_and_names_where_it_begins(page: Page) -> None:
+    """The row after the parent's is the fork's; a link in it leads to the effect that the fork goes on from."""
+    await page.goto("/#/?ruleset=simulation")
+    rows = page.get_by_role("table").get_by_role("row")
+    await expect(rows).to_have_count(3)
+    await expect(rows.nth(1)).to_contain_text("bazaar")
+    await expect(rows.nth(2)).to_contain_text("second-try")
+    await rows.nth(2).get_by_role("link", name="the world above").click()
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "4")
+    assert "/w/bazaar?at=4" in page.url
+
+
 async def test_two_worlds_are_selected_and_compared(page: Page) -> None:
     """Two ticks lead to where the two part."""
     await page.goto("/")

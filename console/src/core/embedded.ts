@@ -67,11 +67,7 @@ export class EmbeddedSource implements Source {
   }
 
   worlds(): Promise<WorldsPage> {
-    return Promise.resolve({ worlds: [this.only], next: null, facets: null });
-  }
-
-  parents(): Promise<Map<string, string>> {
-    return Promise.resolve(new Map());
+    return Promise.resolve({ worlds: [{ ...this.only, fork_of: null }], next: null, facets: null });
   }
 
   world(name: string): Promise<World> {

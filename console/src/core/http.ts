@@ -107,18 +107,12 @@ async function json<T>(...asked: Parameters<typeof ask>): Promise<T> {
 export class HttpSource implements Source {
   async worlds({ q, ruleset, experiment, live, after }: WorldsQuery, signal: AbortSignal): Promise<WorldsPage> {
     const filters = { q: q.slice(0, 200), ruleset, experiment, live: live ? "true" : null };
-    const found = await json<{ worlds: World[]; next_after: string | null; facets: WorldsPage["facets"] }>(
+    const found = await json<{ worlds: WorldsPage["worlds"]; next_after: string | null; facets: WorldsPage["facets"] }>(
       "/v1/worlds",
       { ...filters, after, order: "active", facets: "true", limit: 100 },
       signal,
     );
     return { worlds: found.worlds, next: found.next_after, facets: found.facets };
-  }
-
-  async parents(): Promise<Map<string, string>> {
-    const query = "select world_id, parent from world_summaries where parent is not null";
-    const { rows } = await this.ask(query, {}, 10_000);
-    return new Map(rows as [string, string][]);
   }
 
   async questions(): Promise<Question[]> {

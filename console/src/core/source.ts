@@ -7,6 +7,7 @@ import type { Effect } from "./panel.ts";
 
 export interface World {
   world_id: string;
+  world_uuid: string;
   ruleset: string;
   ruleset_version: number;
   experiment: string | null;
@@ -16,6 +17,12 @@ export interface World {
   head_checksum: string;
   sim_time: number;
   wall_time: number;
+}
+
+/** A world as it is listed. */
+export interface Listed extends World {
+  /** The parent and the effect that a fork goes on from. */
+  fork_of: { world_id: string; world_uuid: string; global_seq: number; depth: number } | null;
 }
 
 export interface Filter {
@@ -44,7 +51,7 @@ export interface Facet {
 }
 
 export interface WorldsPage {
-  worlds: World[];
+  worlds: Listed[];
   next: string | null;
   facets: { total: number; live: number; rulesets: Facet[]; experiments: Facet[] } | null;
 }
@@ -78,8 +85,6 @@ export interface Answer {
 
 export interface Source {
   worlds(query: WorldsQuery, signal: AbortSignal): Promise<WorldsPage>;
-  /** The parents of forks. */
-  parents(): Promise<Map<string, string>>;
   world(name: string): Promise<World>;
   agents(world: string): Promise<{ agent_id: string; registered_seq: number }[]>;
   effects(world: string, after: number, until: number | null, limit: number, filter?: Filter): Promise<Page>;

@@ -3,21 +3,20 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { format, worldAddress, type WorldsAddress } from "../core/address.ts";
-import type { Facet, World, WorldsPage } from "../core/source.ts";
+import type { Facet, Listed, World, WorldsPage } from "../core/source.ts";
 import { count, when } from "../core/text.ts";
 import { address, go, source, words } from "../parts/app.ts";
 import { SearchField } from "../parts/search.tsx";
 
 /** A world is live when an effect came within so many seconds: the service counts by the same. */
 const LIVE_SECONDS = 300;
-/** Milliseconds after the last key until worlds are asked for, and between two looks for news. */
+/** Milliseconds after the last key until the address follows, and between two looks for news. */
 const TYPED_MS = 150;
 const NEWS_MS = 5000;
 
 export function Worlds({ here }: { here: WorldsAddress }) {
   const page = useSignal<WorldsPage | null>(null);
   const error = useSignal("");
-  const parents = useSignal<ReadonlyMap<string, string>>(new Map());
   const { q, ruleset, experiment, live, selected } = here;
   const change = (more: Partial<WorldsAddress>, how: "step" | "move" = "step") => {
     const now = address.value;
@@ -35,22 +34,17 @@ export function Worlds({ here }: { here: WorldsAddress }) {
         if (!request.signal.aborted) error.value = words(reason);
       }
     };
-    const first = setTimeout(ask, page.value === null ? 0 : TYPED_MS);
+    // The address changes once typing has paused: nothing else is to be waited for.
+    void ask();
     // What was added by "more" stays until the question changes.
     const news = setInterval(() => {
       if (!document.hidden && (page.value?.worlds.length ?? 0) <= 100) void ask();
     }, NEWS_MS);
     return () => {
       request.abort();
-      clearTimeout(first);
       clearInterval(news);
     };
   }, [q, ruleset, experiment, live]);
-
-  useEffect(() => {
-    // Without it forks stand among the others.
-    source.parents().then((found) => parents.value = found, () => undefined);
-  }, []);
 
   const more = async (after: string) => {
     const next = await source.worlds({ q, ruleset, experiment, live, after }, new AbortController().signal);
@@ -118,7 +112,7 @@ export function Worlds({ here }: { here: WorldsAddress }) {
               </tr>
             </thead>
             <tbody>
-              {tree(found?.worlds ?? [], parents.value).map(({ world, depth }) => (
+              {tree(found?.worlds ?? []).map(({ world, depth }) => (
                 <tr key={world.world_id}>
                   <td>
                     <input
@@ -129,8 +123,17 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                     />
                   </td>
                   <td class={`name depth-${Math.min(depth, 4)}`}>
-                    {depth > 0 && <span title="a fork of the world above" aria-label="fork">↳</span>}
+                    {depth > 0 && <span aria-hidden="true">↳</span>}
                     <a href={format(worldAddress(world.world_id, { at: world.head_seq }))}>{world.world_id}</a>
+                    {world.fork_of !== null && (
+                      <small class="origin">
+                        fork of{" "}
+                        <a href={format(worldAddress(world.fork_of.world_id, { at: world.fork_of.global_seq }))}>
+                          {depth > 0 ? "the world above" : world.fork_of.world_id}
+                        </a>{" "}
+                        at {count(world.fork_of.global_seq)}
+                      </small>
+                    )}
                     {isLive(world) && (
                       <span class="live" title="an effect came within the last five minutes">
                         live
@@ -195,19 +198,19 @@ function isLive({ wall_time }: World): boolean {
 }
 
 /** Forks below their parents, where both are listed; otherwise in the order given. */
-function tree(worlds: readonly World[], parents: ReadonlyMap<string, string>): { world: World; depth: number }[] {
-  const listed = new Set(worlds.map(({ world_id }) => world_id));
-  const forks = new Map<string, World[]>();
+function tree(worlds: readonly Listed[]): { world: Listed; depth: number }[] {
+  const listed = new Set(worlds.map(({ world_uuid }) => world_uuid));
+  const forks = new Map<string, Listed[]>();
   for (const world of worlds) {
-    const parent = parents.get(world.world_id) ?? "";
+    const parent = world.fork_of?.world_uuid ?? "";
     const place = listed.has(parent) ? parent : "";
     forks.set(place, [...(forks.get(place) ?? []), world]);
   }
-  const found: { world: World; depth: number }[] = [];
+  const found: { world: Listed; depth: number }[] = [];
   const walk = (parent: string, depth: number): void => {
     for (const world of forks.get(parent) ?? []) {
       found.push({ world, depth });
-      walk(world.world_id, depth + 1);
+      walk(world.world_uuid, depth + 1);
     }
   };
   walk("", 0);

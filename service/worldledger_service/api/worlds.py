@@ -79,10 +79,25 @@ class WorldFacets(Shape):
     experiments: list[WorldChoice] = Field(description="Likewise; null are worlds without an experiment.")
 
 
+class WorldOrigin(Shape):
+    """The effect that a fork goes on from, which is its parent's."""
+
+    world_id: str = Field(description="The parent's name when the fork was made.")
+    world_uuid: str
+    global_seq: int = Field(ge=1)
+    depth: int = Field(ge=1, description="How many ancestors the fork has.")
+
+
+class ListedWorld(WorldRecord):
+    """A world as a page of worlds has it."""
+
+    fork_of: WorldOrigin | None = Field(description="Where it goes on from; null for a world that is no fork.")
+
+
 class WorldPage(Shape):
     """A page of worlds."""
 
-    worlds: list[WorldRecord]
+    worlds: list[ListedWorld]
     next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
     facets: WorldFacets | None = Field(default=None, description="Where they are asked for.")
     near: Near = None
@@ -105,6 +120,7 @@ class _WorldRoute(ReadingRoute):
 router = APIRouter(route_class=_WorldRoute, tags=["worlds"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
+_ORIGIN: Final = set(WorldOrigin.model_fields)
 #: Seconds since its last effect up to which a world is live.
 _LIVE_SECONDS: Final = 300.0
 #: Worlds are read so many at a time, until a page has this many bytes: configs may be large.
@@ -218,7 +234,8 @@ async def list_worlds(
 ) -> Response:
     """Return a page of worlds, sorted by name unless asked otherwise. Large configs make a page shorter than `limit`.
 
-    A world whose row cannot be read is left out, and named in the service's log; `worldledger verify` reports it.
+    A world whose row cannot be read is left out, and named in the service's log; `worldledger verify` reports it. So is
+    a fork whose genesis does not say properly where it begins, but it is listed, as if it were none.
     """
     found = services(request)
     asked = WorldFilter(q, ruleset, experiment, live, found.clock() - _LIVE_SECONDS)
@@ -230,12 +247,17 @@ async def list_worlds(
         few = min(wanted - len(texts), _AT_ONCE)
         records = await found.store.find_worlds(asked, order=order, after=position, limit=few + 1)
         more = len(records) > few
+        origins = await found.store.fork_points([record.world_id for record in records[:few]])
         for record in records[:few]:
             position = record.world_id
             if isinstance(record, Finding):
                 log.error("a world is not listed", world_id=position, error=record.what)
                 continue
-            texts.append(to_json(dict(record)))
+            origin = origins.get(position)
+            if isinstance(origin, Finding):
+                log.error("where a fork begins cannot be read", world_id=position, error=origin.what)
+            fork_of = origin.model_dump(include=_ORIGIN) if isinstance(origin, genesis.ForkPoint) else None
+            texts.append(to_json({**dict(record), "fork_of": fork_of}))
             size += len(texts[-1])
     following = b'"%b"' % position.encode() if more else b"null"
     headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
