@@ -32,3 +32,17 @@ async def test_a_client_asks_why(client: Client) -> None:
     assert [each["global_seq"] for each in forward["effects"]] == [lamp.global_seq, said.global_seq]
     with pytest.raises(EffectNotFoundError):
         await client.why(said.global_seq + 100)
+
+
+async def test_a_client_asks_for_density_and_frames(client: Client) -> None:
+    """It gets the answers of the routes: counts by kind in bins; the state of a seq, and an agent's view of one."""
+    lamp = await client.broadcast_event(entity("lamp", lit=False))
+    await client.register_agent("alice", ObservationPolicy())
+    head = (await client.broadcast_event(entity("gate", open=1))).global_seq
+    density = await client.density(bins=1, by="seq")
+    assert (density["bins"]["end_seq"], density["kinds"]["EntityCreated"]) == ([head], [2])
+    frames = await client.frames(from_seq=lamp.global_seq, to_seq=head)
+    assert frames["keyframe"]["state"]["entities"] == {"lamp": {"lit": False}}
+    assert "/entities/gate" in frames["paths"]
+    seen = await client.frames(agent_id="alice", from_seq=head)
+    assert "gate" in seen["keyframe"]["view"]["visible_entities"]

@@ -72,8 +72,8 @@ async def test_a_fork_stands_below_its_parent_and_names_where_it_begins(page: Pa
     rows = page.get_by_role("table").get_by_role("row")
     await expect(rows).to_have_count(3)
     await expect(rows.nth(1)).to_contain_text("bazaar")
-    await expect(rows.nth(2)).to_contain_text("second-try")
-    await rows.nth(2).get_by_role("link", name="the world above").click()
+    await expect(rows.nth(2)).to_contain_text("fork of bazaar at effect 4")
+    await rows.nth(2).get_by_role("link", name="effect 4").click()
     await expect(moment(page)).to_have_attribute("aria-valuenow", "4")
     assert "/w/bazaar?at=4" in page.url
 

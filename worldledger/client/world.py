@@ -484,6 +484,33 @@ class RemoteWorld:
         answer = await self._transport.call("GET", f"{self._path}/effects/{seq:d}/why", params=given)
         return cast("dict[str, Any]", answer.value)
 
+    async def density(self, *, bins: int | None = None, by: str | None = None) -> dict[str, Any]:
+        """Return how many effects of which kinds there are along the log: the answer of the route ``…/density``.
+
+        ``bins``: at most so many, ``by``: what all bins have as much of: seq, sim_time or a unit of the ruleset.
+        """
+        given = {name: value for name, value in (("bins", bins), ("by", by)) if value is not None}
+        answer = await self._transport.call("GET", f"{self._path}/density", params=given)
+        return cast("dict[str, Any]", answer.value)
+
+    async def frames(
+        self,
+        *,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        every: int | None = None,
+        agent_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Return states of a range, or what an agent saw: the answer of the route ``…/frames``.
+
+        It is a whole state and columns of what changes. A long range is cut: ``next_from_seq`` is where to go on.
+        """
+        asked = {"from_seq": from_seq, "to_seq": to_seq, "every": every}
+        given = {name: value for name, value in asked.items() if value is not None}
+        of = "" if agent_id is None else path_of("agents", agent_id)
+        answer = await self._transport.call("GET", f"{self._path}{of}/frames", params=given)
+        return cast("dict[str, Any]", answer.value)
+
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> RemoteSubscription:
         """Return the agent's observations after a view; without one, from now on, the view first.
 

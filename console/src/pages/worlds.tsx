@@ -125,19 +125,18 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                   <td class={`name depth-${Math.min(depth, 4)}`}>
                     {depth > 0 && <span aria-hidden="true">↳</span>}
                     <a href={format(worldAddress(world.world_id, { at: world.head_seq }))}>{world.world_id}</a>
-                    {world.fork_of !== null && (
-                      <small class="origin">
-                        fork of{" "}
-                        <a href={format(worldAddress(world.fork_of.world_id, { at: world.fork_of.global_seq }))}>
-                          {depth > 0 ? "the world above" : world.fork_of.world_id}
-                        </a>{" "}
-                        at {count(world.fork_of.global_seq)}
-                      </small>
-                    )}
                     {isLive(world) && (
                       <span class="live" title="an effect came within the last five minutes">
                         live
                       </span>
+                    )}
+                    {world.fork_of !== null && (
+                      <small class="origin">
+                        fork of {world.fork_of.world_id} at{" "}
+                        <a href={format(worldAddress(world.fork_of.world_id, { at: world.fork_of.global_seq }))}>
+                          effect {count(world.fork_of.global_seq)}
+                        </a>
+                      </small>
                     )}
                   </td>
                   <td>{world.ruleset}</td>
