@@ -302,6 +302,15 @@ async def test_a_log_is_verified_in_the_browser(page: Page, site: Site) -> None:
     await expect(page.get_by_role("button", name="Verify in this browser")).to_be_disabled()
 
 
+async def test_a_fork_leads_to_its_parent(page: Page, site: Site) -> None:
+    """A fork's page names its parent, as a link to the moment from which the fork goes on."""
+    site.post("/v1/worlds", {"world_id": "annex", "fork_of": {"world_id": "bazaar", "at": "seq:7"}})
+    await page.goto("/#/w/annex")
+    await page.get_by_role("link", name="bazaar at seq 7").click()
+    await expect(page.get_by_role("heading", name="bazaar", exact=True)).to_be_visible()
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "7")
+
+
 async def test_a_world_that_is_not_there_is_told(page: Page, site: Site) -> None:
     """A wrong name gets the service's words and a way back."""
     await page.goto("/#/w/nowhere?at=3")
