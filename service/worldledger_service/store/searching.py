@@ -7,6 +7,7 @@ scan soon, and no statement holds a connection for long.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +24,7 @@ _FIRST_SLICE: Final = 256
 _GROWTH: Final = 4
 #: Most characters of a payload before and behind what was found.
 _AROUND: Final = 80
+_LETTERS: Final = re.compile("[a-z]+")
 
 
 class Wanted(NamedTuple):
@@ -64,14 +66,15 @@ async def search(reader: Reader, world_id: str, wanted: Wanted) -> AsyncGenerato
 
     A-Z are found without regard to case; all other characters are looked for as they are.
     """
-    needle = canonical_json(wanted.text)[1:-1].decode()
-    pattern = statements.containing(needle)
+    needle = _lower(canonical_json(wanted.text)[1:-1].decode())
+    caseless = max(_LETTERS.split(needle), key=len) or None
     statement = statements.SEARCH_NEWEST if wanted.newest_first else statements.SEARCH_OLDEST
     low, high, left, size = wanted.after, wanted.until, wanted.limit, _FIRST_SLICE
     while low < high:
         first, last = (max(high - size, low), high) if wanted.newest_first else (low, min(low + size, high))
         begun = time.perf_counter()
-        rows = await reader.fetch(statement, world_id, first, last, pattern, left, wanted.kind, wanted.source_id)
+        limits = (left, wanted.kind, wanted.source_id)
+        rows = await reader.fetch(statement, world_id, first, last, needle, *limits, caseless)
         seconds = time.perf_counter() - begun
         hits = [
             Hit(row["global_seq"], row["kind"], row["source_id"], row["sim_time"], _excerpt(row["payload"], needle))
@@ -89,7 +92,7 @@ async def search(reader: Reader, world_id: str, wanted: Wanted) -> AsyncGenerato
 
 
 def _excerpt(payload: str, needle: str) -> str:
-    at = _lower(payload).find(_lower(needle))
+    at = _lower(payload).find(needle)
     first, last = max(at - _AROUND, 0), at + len(needle) + _AROUND
     return f"{'…' if first else ''}{payload[first:last]}{'…' if last < len(payload) else ''}"
 

@@ -632,11 +632,15 @@ _SEARCH = """
 select global_seq, kind, source_id, sim_time, (effect -> 'payload')::text as payload from effects
 where world_id = $1 and global_seq > $2 and global_seq <= $3
 and ($6::text is null or kind = $6) and ($7::text is null or source_id = $7)
-and effect::text collate "C" ilike $4 and (effect -> 'payload')::text collate "C" ilike $4
+and ($8::text is null or strpos(effect::text collate "C", $8) > 0)
+and strpos(lower(effect::text collate "C"), $4) > 0
+and strpos(lower((effect -> 'payload')::text collate "C"), $4) > 0
 order by global_seq {order} limit $5
 """
-#: The effects between two seqs ($2, $3) whose payload is like a pattern ($4), of a kind ($6) and a source ($7) or any
-#: (null), at most $5. The whole text is compared first, for that takes no parsing.
+#: The effects between two seqs ($2, $3) whose payload has a text ($4, in lower case) without regard to the case of A-Z,
+#: of a kind ($6) and a source ($7) or any (null), at most $5. What costs less comes first: whether the whole text has a
+#: part of $4 without letters ($8, or null), which needs no lower case; then all of $4, which needs no parsing. strpos
+#: takes half the time of ilike.
 SEARCH_NEWEST = _SEARCH.format(order="desc")
 SEARCH_OLDEST = _SEARCH.format(order="asc")
 
