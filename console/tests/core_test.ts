@@ -1,6 +1,6 @@
 import { format, parse, worldAddress } from "../src/core/address.ts";
 import { compare, markOf, type Shown } from "../src/core/belief.ts";
-import { seqAt, shifted, zoomed } from "../src/core/density.ts";
+import { type Bin, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
 import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
 import { patchesOf } from "../src/core/http.ts";
 import { apply, changed, equal, type Json, valueAt } from "../src/core/json.ts";
@@ -8,6 +8,7 @@ import { Lru } from "../src/core/lru.ts";
 import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
 import { csv } from "../src/core/text.ts";
+import { throttled } from "../src/core/throttle.ts";
 import { bestHash, hex, lines, parsePosition, verify } from "../src/core/verify.ts";
 
 function same(found: unknown, wanted: unknown): void {
@@ -213,6 +214,34 @@ async function written(count: number) {
   }
   return { texts, checksums };
 }
+
+Deno.test("bins grow with a world, and stay few", () => {
+  const effects = Array.from({ length: 5000 }, (_, index) => {
+    return { global_seq: index + 3, kind: index % 3 === 0 ? "__proto__" : "Move" };
+  });
+  const before: Bin[] = [{ from: 1, to: 2, counts: { Move: 2 } }];
+  const bins = grown(grown(before, effects.slice(0, 1234), 8), effects.slice(1234), 8);
+  same(bins.length <= 8 && bins.length >= 4, true);
+  same(before, [{ from: 1, to: 2, counts: { Move: 2 } }]);
+  same(bins.map(({ from }) => from), [1, ...bins.slice(0, -1).map(({ to }) => to + 1)]);
+  same(bins.at(-1)?.to, 5002);
+  const sum = (kind: string) => bins.reduce((all, { counts }) => all + (counts[kind] ?? 0), 0);
+  same([sum("Move"), sum("__proto__")], [2 + 3333, 1667]);
+});
+
+Deno.test("what is asked for often is done at once, and then not too often", async () => {
+  let done = 0;
+  const work = throttled(20, () => done++);
+  for (let asked = 0; asked < 5; asked++) work.ask();
+  same(done, 1);
+  await new Promise((resolve) => setTimeout(resolve, 40));
+  same(done, 2);
+  work.ask();
+  work.ask();
+  work.cancel();
+  await new Promise((resolve) => setTimeout(resolve, 40));
+  same(done, 3);
+});
 
 Deno.test("a sound log verifies, by WebCrypto and by the library in its place", async () => {
   const { texts, checksums } = await written(40);

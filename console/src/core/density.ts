@@ -33,6 +33,42 @@ export function shifted([from, to]: Stretch, by: number, head: number): Stretch 
   return [begin, Math.min(head, begin + length)];
 }
 
+/** Bins with what has happened since in them: neighbours are joined where there would be more than `most`. */
+export function grown(
+  bins: readonly Bin[],
+  effects: readonly { global_seq: number; kind: string }[],
+  most: number,
+): Bin[] {
+  let made = [...bins];
+  const last = made.pop();
+  if (last !== undefined) made.push(joined([last]));
+  for (const { global_seq: to, kind } of effects) {
+    const last = made.at(-1);
+    const width = made.length < 2 ? 1 : (made[0] as Bin).to - (made[0] as Bin).from + 1;
+    if (last !== undefined && last.to - last.from + 1 < width) {
+      last.to = to;
+      last.counts[kind] = (last.counts[kind] ?? 0) + 1;
+      continue;
+    }
+    made.push(joined([{ from: (last?.to ?? 0) + 1, to, counts: { [kind]: 1 } }]));
+    if (made.length <= most) continue;
+    made = Array.from(
+      { length: Math.ceil(made.length / 2) },
+      (_, index) => joined(made.slice(2 * index, 2 * index + 2)),
+    );
+  }
+  return made;
+}
+
+/** One bin in place of neighbours, which stay as they are. */
+function joined(bins: readonly Bin[]): Bin {
+  const counts: Record<string, number> = Object.create(null);
+  for (const bin of bins) {
+    for (const [kind, number] of Object.entries(bin.counts)) counts[kind] = (counts[kind] ?? 0) + number;
+  }
+  return { from: (bins[0] as Bin).from, to: (bins.at(-1) as Bin).to, counts };
+}
+
 /** The kinds of bins, the most frequent first. */
 export function kindsOf(bins: readonly Bin[]): string[] {
   const totals = new Map<string, number>();

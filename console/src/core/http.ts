@@ -104,6 +104,9 @@ async function json<T>(...asked: Parameters<typeof ask>): Promise<T> {
   return await (await ask(...asked)).json() as T;
 }
 
+/** Milliseconds until a service that refused to be followed is asked again. */
+const AGAIN_MS = 2000;
+
 export class HttpSource implements Source {
   async worlds({ q, ruleset, experiment, live, after }: WorldsQuery, signal: AbortSignal): Promise<WorldsPage> {
     const filters = { q: q.slice(0, 200), ruleset, experiment, live: live ? "true" : null };
@@ -221,11 +224,26 @@ export class HttpSource implements Source {
     told: (effect: Effect) => void,
     state: (connected: boolean) => void,
   ): () => void {
-    // The browser reconnects by itself, and says after which effect.
-    const stream = new EventSource(`${at(world, "tail")}?after_seq=${after}`);
-    stream.addEventListener("open", () => state(true));
-    stream.addEventListener("error", () => state(false));
-    stream.addEventListener("effect", ({ data }: MessageEvent<string>) => told(JSON.parse(data)));
-    return () => stream.close();
+    let stream: EventSource;
+    let waiting: number | undefined;
+    const open = () => {
+      stream = new EventSource(`${at(world, "tail")}?after_seq=${after}`);
+      stream.addEventListener("open", () => state(true));
+      stream.addEventListener("error", () => {
+        state(false);
+        // The browser reconnects by itself, and says after which effect; but not to a service that refuses.
+        if (stream.readyState === EventSource.CLOSED) waiting = setTimeout(open, AGAIN_MS);
+      });
+      stream.addEventListener("effect", ({ data }: MessageEvent<string>) => {
+        const effect: Effect = JSON.parse(data);
+        after = effect.global_seq;
+        told(effect);
+      });
+    };
+    open();
+    return () => {
+      clearTimeout(waiting);
+      stream.close();
+    };
   }
 }

@@ -31,7 +31,7 @@ export interface Frames {
   readonly world: { world_id: string; ruleset: string };
   /** Whose belief it is; null for the truth. */
   readonly agent: string | null;
-  /** The frame at a seq; undefined while it is loaded. */
+  /** The frame at a seq. While it is loaded: that of an earlier seq, which it names, or undefined. */
   at(seq: number): Frame | undefined;
   /** Every effect of these kinds, in order, the first 5,000; with belief, those too that the agent did not see. */
   effects(...kinds: string[]): Promise<Effect[]>;

@@ -32,7 +32,7 @@ export function Keys({ model }: { model: WorldModel }) {
       if (event.ctrlKey || event.altKey || event.metaKey || dialog.current?.open) return;
       if (event.key === "Escape" && model.here.effect !== null) model.change({ effect: null });
       if (types(event.target)) return;
-      const presses = event.target instanceof Element && event.target.closest("button, a, summary, label") !== null;
+      const within = (what: string) => event.target instanceof Element && event.target.closest(what) !== null;
       const wide = event.shiftKey ? 100 : 1;
       const scale = (factor: number) => {
         const [from, to] = zoomed(model.stretch.peek(), model.seq.peek(), factor, model.head.peek());
@@ -53,10 +53,11 @@ export function Keys({ model }: { model: WorldModel }) {
           }),
         "/": () => document.querySelector<HTMLInputElement>("#search")?.focus(),
         "?": () => dialog.current?.showModal(),
-        ...(presses ? {} : {
-          " ": () => document.dispatchEvent(new Event("worldledger:play")),
-          Enter: () => model.change({ effect: model.seq.peek() }),
-        }),
+        // What has the focus may have a use for these itself.
+        ...(within("button, a, summary, label")
+          ? {}
+          : { " ": () => document.dispatchEvent(new Event("worldledger:play")) }),
+        ...(within("button, a, summary") ? {} : { Enter: () => model.change({ effect: model.seq.peek() }) }),
       };
       const action = Object.hasOwn(actions, event.key) ? actions[event.key] : undefined;
       if (action === undefined) return;

@@ -3,18 +3,23 @@
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
 import { type WorldAddress, worldAddress } from "../core/address.ts";
 import { compare, type Mark, type Shown } from "../core/belief.ts";
-import { type Bin, kindsOf, type Stretch } from "../core/density.ts";
+import { type Bin, grown, kindsOf, type Stretch } from "../core/density.ts";
 import { FrameStore } from "../core/frames.ts";
 import { changed, type Json } from "../core/json.ts";
 import { EffectPages } from "../core/pages.ts";
 import type { Cursor, Effect, Frame, Frames } from "../core/panel.ts";
 import type { Page, World } from "../core/source.ts";
+import { throttled } from "../core/throttle.ts";
 import { address, go, source, words } from "./app.ts";
 
 const NONE: ReadonlyMap<string, Mark> = new Map();
+const UNCHANGED: ReadonlySet<string> = new Set();
 /** Bins of the timeline. */
 const BINS = 600;
-/** Milliseconds between two times that what has happened is fetched as patches. */
+/** Most bins, as the world grows. */
+const MOST_BINS = 2 * BINS;
+/** Milliseconds between two times that what has happened is shown, and that it is fetched as patches. */
+const SHOW_MS = 50;
 const GROW_MS = 100;
 /** Effects of some kinds that a panel is given. */
 const MOST_EFFECTS = 5000;
@@ -48,7 +53,12 @@ export class WorldModel {
   private readonly beliefs = new Map<string, FrameStore>();
   private readonly views = new Map<string | null, FramesOfWorld>();
   private readonly ends: (() => void)[] = [];
-  private growing: number | undefined;
+  /** What has happened and is not shown yet. */
+  private fresh: Effect[] = [];
+  private readonly show = throttled(SHOW_MS, () => this.showFresh());
+  private readonly grow = throttled(GROW_MS, () => {
+    for (const store of [this.truth, ...this.beliefs.values()]) void store.grow(this.head.peek());
+  });
   private last = 0;
 
   constructor(readonly world: World) {
@@ -77,7 +87,7 @@ export class WorldModel {
       this.last = seq;
       for (const store of [this.truth, ...this.beliefs.values()]) store.want(seq, step);
     }));
-    this.ends.push(source.follow(name, world.head_seq, (told) => this.take(told), (is) => this.connected.value = is));
+    this.ends.push(source.follow(name, world.head_seq, (told) => this.take(told), (is) => this.connect(is)));
     void this.begin();
   }
 
@@ -149,7 +159,8 @@ export class WorldModel {
   close(): void {
     for (const end of this.ends) end();
     for (const store of [this.truth, ...this.beliefs.values()]) store.close();
-    clearTimeout(this.growing);
+    this.show.cancel();
+    this.grow.cancel();
   }
 
   private async begin(): Promise<void> {
@@ -183,31 +194,29 @@ export class WorldModel {
     return found;
   }
 
-  private take(told: Effect): void {
-    if (told.global_seq !== this.head.peek() + 1) return; // told again after a connection was lost
-    this.pages.append(told);
-    this.recent.push(told);
-    if (this.recent.length > MOST_EFFECTS) this.recent.shift();
-    this.growing ??= setTimeout(() => {
-      this.growing = undefined;
-      void Promise.all([this.truth, ...this.beliefs.values()].map((store) => store.grow(this.head.peek())));
-    }, GROW_MS);
-    batch(() => {
-      this.count(told);
-      this.head.value = told.global_seq;
-      this.loaded.value++;
-    });
+  private connect(is: boolean): void {
+    this.connected.value = is;
+    // What could not be loaded while the service was away.
+    if (is) { for (const store of [this.truth, ...this.beliefs.values()]) store.want(this.seq.peek()); }
   }
 
-  private count({ global_seq, kind }: Effect): void {
-    const bins = this.bins.peek();
-    const last = bins.at(-1);
-    const width = bins.length < 2 ? 1 : (bins[0] as Bin).to;
-    if (last !== undefined && last.to - last.from + 1 < width) {
-      last.counts[kind] = (last.counts[kind] ?? 0) + 1;
-      last.to = global_seq;
-      this.bins.value = bins.slice();
-    } else this.bins.value = [...bins, { from: (last?.to ?? 0) + 1, to: global_seq, counts: { [kind]: 1 } }];
+  private take(told: Effect): void {
+    if (told.global_seq !== (this.fresh.at(-1)?.global_seq ?? this.head.peek()) + 1) return; // told again
+    this.fresh.push(told);
+    this.show.ask();
+  }
+
+  private showFresh(): void {
+    const told = this.fresh.splice(0);
+    for (const each of told) this.pages.append(each);
+    this.recent.push(...told);
+    this.recent.splice(0, this.recent.length - MOST_EFFECTS);
+    batch(() => {
+      this.bins.value = grown(this.bins.peek(), told, MOST_BINS);
+      this.head.value = (told.at(-1) as Effect).global_seq;
+      this.loaded.value++;
+    });
+    this.grow.ask();
   }
 }
 
@@ -221,6 +230,14 @@ export class FramesOfWorld implements Frames {
   }
 
   at(seq: number): Frame | undefined {
+    const exact = this.exactly(seq);
+    if (exact !== undefined) return exact;
+    const near = this.near(seq);
+    return near && { ...near, changed: UNCHANGED, marks: NONE };
+  }
+
+  /** The frame of just this seq; undefined while it is loaded. */
+  exactly(seq: number): Frame | undefined {
     const loaded = this.model.loaded.peek();
     const beside = this.agent ?? this.model.here.agents[0];
     const { seen } = this;

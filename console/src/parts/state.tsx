@@ -73,7 +73,7 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
   void model.loaded.value;
   const seq = model.seq.value;
   const frames = model.frames(agent);
-  const frame = frames.at(seq);
+  const frame = frames.exactly(seq);
   const panel = panels[model.world.ruleset];
   const asTree = panel === undefined || model.here.panes.includes("tree");
   const near = frame === undefined ? frames.near(seq) : undefined;
