@@ -82,7 +82,7 @@ def _fill(site: Site) -> None:
         [
             draft("EntityCreated", "smith", entity_id='<i id="hurt">x</i>', entity_data=NASTY, position=[1, 2]),
             draft("Speak", NASTY["text"], text=NASTY["text"]),
-            draft("<script>", "smith", **NASTY, long="x" * 500_000),
+            draft("<script>", "smith", **NASTY, long="x" * 1_000_000),
         ],
     )
     site.post("/v1/worlds", {"world_id": "long", "time_authority": "client"})

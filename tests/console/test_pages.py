@@ -24,9 +24,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console"), pytest.mark.
 
 #: In a browser: not at once, but after a moment.
 SECONDS: Final = 20.0
-DARK: Final = {"color_scheme": "dark"}
-#: As wide as the narrowest telephones.
-NARROW: Final = {"viewport": {"width": 320, "height": 700}}
 
 
 def expect(locator: Locator) -> Any:
@@ -272,7 +269,7 @@ async def test_payloads_are_text_whatever_they_hold(page: Page, address: str) ->
     if "effect=" in address:
         detail = page.get_by_role("complementary")
         await expect(detail).to_contain_text(NASTY["text"])
-        await expect(detail.get_by_role("button", name="all 500000 characters")).to_be_visible()
+        await expect(detail.get_by_role("button", name="all 1000000 characters")).to_be_visible()
     elif "tree" in address:
         await expect(page.get_by_role("tree", name="State")).to_contain_text('<i id="hurt">x</i>')
     else:
@@ -317,39 +314,6 @@ async def test_a_world_that_is_not_there_is_told(page: Page, site: Site) -> None
     await expect(page.get_by_role("alert")).to_contain_text("nowhere")
     await page.get_by_role("link", name="All worlds").click()
     await expect(page.get_by_role("link", name="bazaar")).to_be_visible()
-
-
-@pytest.mark.parametrize("page", [DARK, NARROW, {**NARROW, **DARK}], indirect=True, ids=["dark", "narrow", "both"])
-@pytest.mark.parametrize(
-    "address", ["", f"#/w/{GAME}?at=20&effect=20", "#/w/bazaar?at=live&agent=Bea&panes=effects,state,integrity"]
-)
-async def test_it_can_be_read_in_the_dark_and_on_narrow_screens(page: Page, address: str) -> None:
-    """In either colour scheme text stands out from its ground, and at 320 pixels nothing is scrolled sideways."""
-    await page.goto(f"/{address}")
-    await expect(page.get_by_role("heading", level=1)).to_be_visible()
-    text, ground = await page.evaluate(
-        "[document.documentElement].map(getComputedStyle).flatMap((s) => [s.color, s.backgroundColor])"
-    )
-    assert abs(_lightness(text) - _lightness(ground)) > 0.6
-    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-
-
-def _lightness(colour: str) -> float:
-    red, green, blue = (int(part) / 255 for part in re.findall(r"\d+", colour)[:3])
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-async def test_everything_that_can_be_pressed_has_a_name(page: Page) -> None:
-    """No button, field or link of a world's page is without a name for those who do not see it."""
-    await page.goto("/#/w/bazaar?at=live&agent=Bea&effect=5&panes=effects,state,tree,integrity")
-    await expect(page.get_by_role("complementary")).to_be_visible()
-    await expect(state_of(page, "Belief of Bea")).to_contain_text("as of seq")
-    nameless = await page.evaluate(
-        """[...document.querySelectorAll("button, a, input, select, [role=slider], [role=grid], [role=img]")].filter(
-            (each) => !(each.ariaLabel || each.labels?.length || each.textContent.trim() || each.title)
-        ).map((each) => each.outerHTML)"""
-    )
-    assert nameless == []
 
 
 async def test_a_world_is_taken_along_as_one_file(page: Page, browser: Browser, tmp_path: Path) -> None:

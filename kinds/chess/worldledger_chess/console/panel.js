@@ -28,7 +28,7 @@ STYLE.replaceSync(`
 .chess li { display: grid; grid-template-columns: 2.5em 1fr; gap: 0.3em; align-items: baseline; }
 .chess li button { border: 0; background: none; padding: 0 0.3em; text-align: left; }
 .chess li button[aria-current] { background: var(--here); }
-.chess .later { opacity: 0.55; }
+.chess .later, .chess .later .wl-note { color: var(--quiet); font-style: italic; }
 .chess .said { display: block; font-size: 0.9em; color: var(--quiet); white-space: pre-wrap; overflow-wrap: anywhere; }
 .chess .refused { color: var(--bad); }
 `);

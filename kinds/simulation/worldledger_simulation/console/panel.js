@@ -134,7 +134,10 @@ export function panel(element, frames, cursor) {
     const scroll = make("div", "scroll", table("Variables of agents", ["variable", ...names], rows));
     scroll.tabIndex = 0;
     scroll.setAttribute("role", "region");
-    scroll.setAttribute("aria-label", "Variables of agents");
+    scroll.setAttribute(
+      "aria-label",
+      `Variables of agents${frames.agent === null ? "" : `, as ${frames.agent} believes`}`,
+    );
     inside.push(scroll);
     root.replaceChildren(...inside);
   };
