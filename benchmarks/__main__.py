@@ -1,8 +1,8 @@
 """Run the benchmarks on an embedded server of their own and write docs/benchmarks.md.
 
 ``python -m benchmarks [appends bulk verification http million states why imports first_views projections agents
-variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing forking frames]``;
-without names, all of them.
+variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing forking frames
+console]``; without names, all of them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from benchmarks import (
     chess_import,
     chess_moves,
     comparing,
+    console,
     cookbook,
     first_views,
     forking,
@@ -50,7 +51,7 @@ from benchmarks.harness import ROUNDS, Report
 ALL = (
     "appends", "bulk", "verification", "http", "million", "states", "why", "imports", "first_views", "projections",
     "agents", "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games",
-    "chess_import", "comparing", "forking", "frames",
+    "chess_import", "comparing", "forking", "frames", "console",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -142,6 +143,10 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
         frames_url = await _database(url, "frames")
         async with Store.open(frames_url, Settings()) as store:
             await frames.run(report, frames_url, store)
+    if "console" in names:
+        console_url = await _database(url, "console")
+        async with Store.open(console_url, Settings()) as store:
+            await console.run(report, console_url, store, folder)
     if "chess_import" in names:
         await chess_import.run(report, await _database(url, "chess_import"), folder)
     return report
