@@ -9,6 +9,7 @@ import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
 import { csv } from "../src/core/text.ts";
 import { throttled } from "../src/core/throttle.ts";
+import { scenes } from "../src/core/transcript.ts";
 import { bestHash, hex, lines, parsePosition, verify } from "../src/core/verify.ts";
 
 function same(found: unknown, wanted: unknown): void {
@@ -29,6 +30,7 @@ Deno.test("an address that was written is read as the same", () => {
     kind: "Said",
     source: "me, too",
     q: "50 % #1?",
+    unit: "turn",
   });
   same(parse(format(here)), here);
   const worlds = {
@@ -284,4 +286,74 @@ Deno.test("a stream that ends within a line is no log", async () => {
 Deno.test("a head is read as people note it", () => {
   same(parsePosition(" 12:ABCDEF01\n"), { seq: 12, checksum: "abcdef01" });
   same([parsePosition("12"), parsePosition("0:abcdef01"), parsePosition("3:xyz")], [null, null, null]);
+});
+
+const effectOf = (seq: number, kind: string, source_id: string, payload: Effect["payload"], more = {}): Effect => ({
+  global_seq: seq,
+  kind,
+  source_id,
+  sim_time: 0,
+  wall_time: 0,
+  payload,
+  ...more,
+});
+
+Deno.test("effects are read as scenes, each begun by its unit", () => {
+  const turn = { kinds: ["TurnStarted"], number: "turn" };
+  const found = scenes(
+    [
+      effectOf(5, "Speak", "Ann", { text: "hello", private: true, target_id: "Bea" }),
+      effectOf(6, "TurnStarted", "engine", { turn: 3 }),
+      effectOf(7, "AgentStateChanged", "Ann", { patch: [{ op: "replace", path: "/gold", value: 9 }] }, {
+        caused_by: 5,
+        source_metadata: { context_seq: 4 },
+      }),
+      effectOf(8, "ViewDigest", "worldledger", { agent_id: "Ann" }),
+      effectOf(9, "ViewDigest", "worldledger", { agent_id: "Bea" }),
+    ],
+    turn,
+    2,
+  );
+  same(found.map(({ number, seq }) => [number, seq]), [[2, null], [3, 6]]);
+  const [said] = found[0]?.lines ?? [];
+  same([said?.way, said?.parts[0]?.text, said?.to, said?.alone, said?.led], ["says", "hello", "Bea", true, [7]]);
+  const [, did, digests] = found[1]?.lines ?? [];
+  same([did?.deed, did?.view, did?.because], ["gold 9", 4, [5]]);
+  same(digests?.seqs, [8, 9]);
+});
+
+Deno.test("what was written for a cancelled generation is cut, and what was refused says why", () => {
+  const [scene] = scenes([
+    effectOf(2, "GenerationStarted", "Ann", { agent_id: "Ann", req_id: "r", generation_id: "g-1", context_seq: 1 }),
+    effectOf(3, "Written", "Ann", { req_id: "r", text: "The " }),
+    effectOf(4, "Written", "Ann", { req_id: "r", text: "moon" }),
+    effectOf(5, "Speak", "Bea", { text: "Wait!" }),
+    effectOf(6, "GenerationCancelled", "Ann", {
+      agent_id: "Ann",
+      req_id: "r",
+      generation_id: "g-1",
+      reason: "stale_due_to_effect_5",
+    }),
+    effectOf(7, "GenerationStarted", "Ann", { agent_id: "Ann", req_id: "r", generation_id: "g-2", context_seq: 5 }),
+    effectOf(8, "Written", "Ann", { req_id: "r", text: "You first." }),
+    effectOf(9, "IntentRejected", "worldledger", {
+      agent_id: "Ann",
+      req_id: "r",
+      kind: "Speak",
+      payload: { text: "You first." },
+      code: "permission_denied",
+      reason: "not now",
+    }),
+  ], null);
+  const lines = scene?.lines ?? [];
+  same(lines.map(({ way }) => way), ["begins", "writes", "says", "cut", "begins", "writes", "refused"]);
+  same(lines[1]?.parts.map(({ text, cut }) => [text, cut]), [["The ", true], ["moon", true]]);
+  same(lines[5]?.parts.map(({ cut }) => cut), [false]);
+  same(lines[2]?.led, [6]);
+  same(lines[4]?.led, [9]);
+  same([lines[6]?.who, lines[6]?.parts[0]?.text, lines[6]?.why], [
+    "Ann",
+    "You first.",
+    "permission_denied: not now",
+  ]);
 });

@@ -338,6 +338,8 @@ async def test_a_world_is_taken_along_as_one_file(page: Page, browser: Browser, 
     await alone.keyboard.press("/")
     await alone.keyboard.type("ate too")
     await expect(alone.get_by_role("grid", name="Effects found").get_by_role("row")).to_have_count(1)
+    await alone.get_by_role("button", name="Transcript").click()
+    await expect(script_of(alone).get_by_role("region", name="Turn 1")).to_contain_text("shown to Bea")
     await context.close()
     assert {url for url in asked if not url.startswith(("file:", "blob:"))} == set()
 
@@ -359,3 +361,71 @@ async def test_the_command_writes_the_same_file(site: Site, tmp_path: Path) -> N
     lost = warm.run(["export", "html", "nowhere", "-o", str(tmp_path / "x.html")], env, cwd=tmp_path)
     assert lost.returncode == 2
     assert not (tmp_path / "x.html").exists()
+
+
+def script_of(page: Page) -> Locator:
+    """Return the lines of the transcript."""
+    return page.get_by_role("region", name="Script", exact=True)
+
+
+async def test_the_transcript_reads_turn_by_turn(page: Page) -> None:
+    """A turn has what was thought and done in it, who was shown what of it, and links to the effects; keys suffice."""
+    await page.goto("/#/w/bazaar?at=live&agent=Bea&panes=transcript")
+    turn = script_of(page).get_by_role("region", name="Turn 1")
+    thought = turn.get_by_role("listitem").filter(has_text="I ate too much.")
+    await expect(thought).to_contain_text("Ann thinks")
+    await expect(turn).to_contain_text(re.compile("inventory . food 4"))
+    shown = turn.get_by_role("listitem").filter(has_text=re.compile("inventory . food 4")).get_by_text("shown to Bea")
+    await shown.focus()
+    await page.keyboard.press("Enter")
+    await expect(turn.get_by_role("listitem").filter(has_text=re.compile("^Bea Ann . inventory"))).to_be_visible()
+    await thought.get_by_role("button", name=re.compile("^Effect ")).focus()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("complementary")).to_contain_text("I ate too much.")
+    await expect(thought).to_have_attribute("aria-current", "true")
+    await page.keyboard.press("t")
+    await expect(script_of(page)).to_have_count(0)
+
+
+async def test_the_transcript_strikes_out_what_was_cut_off_and_says_why(page: Page, site: Site) -> None:
+    """Words of a cancelled generation are struck out, with why; a refused intent has its words and reason."""
+    config = {"record_rejections": True, "staleness_threshold": None}
+    site.post("/v1/worlds", {"world_id": "cutoff", "orchestrator": config})
+    site.post("/v1/worlds/cutoff/agents", {"agent_id": "Ann", "permissions": ["submit_intent"]})
+    site.post("/v1/worlds/cutoff/agents/Ann/generations", {"req_id": "r1"})
+    words = [draft("Written", "Ann", req_id="r1", text=word) for word in ("The ", "<b>moon</b> ", "pulls")]
+    site.post("/v1/worlds/cutoff/effects", words)
+    assert httpx2.delete(f"{site.url}/v1/worlds/cutoff/agents/Ann/generations/r1").status_code == 200
+    intent = {"kind": "Speak", "payload": {"text": "And yet."}, "req_id": "r2", "agent_id": "Ann"}
+    assert httpx2.post(f"{site.url}/v1/worlds/cutoff/intents", json=intent).status_code == 403
+    await page.goto("/#/w/cutoff?at=1&panes=transcript")
+    script = script_of(page)
+    struck = script.get_by_role("deletion")
+    await expect(struck).to_have_text(["The ", "<b>moon</b> ", "pulls"])
+    await expect(script.get_by_role("listitem").filter(has_text="is cut off")).to_contain_text("user_requested")
+    refused = script.get_by_role("listitem").filter(has_text="is refused")
+    await expect(refused).to_contain_text("And yet.")
+    await expect(refused).to_contain_text("permission_denied")
+    await struck.nth(1).get_by_role("button").click()
+    await expect(page.get_by_role("complementary")).to_contain_text("<b>moon</b>")
+
+
+async def test_the_transcript_holds_a_part_of_a_long_world(page: Page) -> None:
+    """Of three thousand effects those around the cursor are lines; more come as one asks, and with the cursor."""
+    await page.goto("/#/w/long?at=1500&panes=transcript")
+    lines = script_of(page).get_by_role("listitem")
+    await expect(script_of(page).locator("[aria-current]")).to_have_attribute("data-seqs", "1500")
+    assert await lines.count() < 400
+    await script_of(page).get_by_role("button", name="earlier …").click()
+    await expect(script_of(page).get_by_role("button", name="Effect 1300", exact=True)).to_be_attached()
+    await page.keyboard.press("Home")
+    await expect(script_of(page).locator("[aria-current]")).to_have_attribute("data-seqs", "1")
+    assert await lines.count() < 400
+
+
+async def test_the_transcript_shows_payloads_as_text(page: Page) -> None:
+    """Markup in words and names is shown as it is, and of a long text the beginning."""
+    await page.goto("/#/w/nasty?at=3&panes=transcript")
+    await expect(script_of(page)).to_contain_text(NASTY["text"])
+    await expect(script_of(page)).to_contain_text("<script>")
+    assert await page.locator("#hurt, img[onerror], svg[onload]").count() == 0

@@ -25,6 +25,8 @@ export interface WorldAddress {
   kind: string;
   source: string;
   q: string;
+  /** The unit whose numbers divide the transcript; empty for the first that the kind declares. */
+  unit: string;
 }
 
 export interface CompareAddress {
@@ -42,12 +44,12 @@ export interface SqlAddress {
 
 export type Address = WorldsAddress | WorldAddress | CompareAddress | SqlAddress;
 
-export const PANES = ["effects", "state", "tree", "integrity"] as const;
+export const PANES = ["effects", "state", "tree", "transcript", "integrity"] as const;
 export type Pane = (typeof PANES)[number];
 const USUAL: readonly Pane[] = ["effects", "state"];
 
 export function worldAddress(world: string, more: Partial<WorldAddress> = {}): WorldAddress {
-  const usual = { agents: [], panes: [...USUAL], effect: null, zoom: null, kind: "", source: "", q: "" };
+  const usual = { agents: [], panes: [...USUAL], effect: null, zoom: null, kind: "", source: "", q: "", unit: "" };
   return { page: "world", world, at: "live", ...usual, ...more };
 }
 
@@ -74,6 +76,7 @@ export function parse(hash: string): Address {
       kind: text("kind"),
       source: text("source"),
       q: text("q"),
+      unit: text("unit"),
     });
   }
   if (page === "compare") return { page: "compare", worlds: [...new Set(given.getAll("world"))].slice(0, 20) };
@@ -118,6 +121,7 @@ export function format(address: Address): string {
     put("kind", address.kind);
     put("source", address.source);
     put("q", address.q);
+    put("unit", address.unit);
   } else if (address.page === "compare") {
     path = "#/compare";
     for (const world of address.worlds) put("world", world);

@@ -70,6 +70,12 @@ class Block {
     return count === 0 ? this.data.made ?? this.data.key : (this.data.patches[count - 1] as { seq: number }).seq;
   }
 
+  /** What the effect at a seq changed. */
+  changesAt(seq: number): readonly Operation[] {
+    const patch = this.data.patches[this.countTo(seq) - 1];
+    return patch?.seq === seq ? patch.ops : [];
+  }
+
   /** How many patches lead to a seq. */
   private countTo(seq: number): number {
     const { patches } = this.data;
@@ -111,6 +117,12 @@ export class FrameStore {
   /** The seq of the last change at or before a seq that is loaded: for a view, that which made it. */
   changedAt(seq: number): number | undefined {
     return this.blocks.get(blockOf(seq))?.changedAt(seq);
+  }
+
+  /** What the effect at a seq changed; undefined where that is not loaded. */
+  changesAt(seq: number): readonly Operation[] | undefined {
+    const block = this.blocks.get(blockOf(seq));
+    return block !== undefined && seq > block.data.key && seq <= block.data.last ? block.changesAt(seq) : undefined;
   }
 
   /** Take a few states over the whole world. */

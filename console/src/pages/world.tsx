@@ -13,11 +13,14 @@ import { WorldModel } from "../parts/model.ts";
 import { Player } from "../parts/player.tsx";
 import { States } from "../parts/state.tsx";
 import { Timeline } from "../parts/timeline.tsx";
+import { Transcript } from "../parts/transcript.tsx";
 
-const PANES: readonly (readonly [Pane, string])[] = [["effects", "Effects"], ["state", "State"], [
-  "integrity",
-  "Integrity",
-]];
+const PANES: readonly (readonly [Pane, string])[] = [
+  ["effects", "Effects"],
+  ["state", "State"],
+  ["transcript", "Transcript"],
+  ["integrity", "Integrity"],
+];
 
 export function World({ name }: { name: string }) {
   const model = useSignal<WorldModel | null>(null);
@@ -94,6 +97,7 @@ function Opened({ model }: { model: WorldModel }) {
       {panes.includes("integrity") && <Integrity model={model} />}
       <div class="work">
         {panes.includes("effects") && <Effects model={model} />}
+        {panes.includes("transcript") && <Transcript model={model} />}
         {panes.includes("state") && <States model={model} />}
         {effect !== null && <Detail model={model} seq={effect} />}
       </div>

@@ -5,6 +5,7 @@ import { type Address, format, parse, worldAddress } from "../core/address.ts";
 import { EmbeddedSource } from "../core/embedded.ts";
 import { HttpSource } from "../core/http.ts";
 import type { Source } from "../core/source.ts";
+import type { Unit } from "../core/transcript.ts";
 
 const embedded = document.querySelector("#embedded")?.textContent ?? null;
 /** Whether the page is a file that holds one world. */
@@ -62,15 +63,19 @@ globalThis.addEventListener("popstate", follow);
 globalThis.addEventListener("hashchange", follow);
 globalThis.addEventListener("pagehide", write);
 
-/** The modules of kinds' panels, by the kind. */
-export const panels: Record<string, string> = (() => {
-  const told = document.querySelector<HTMLMetaElement>('meta[name="worldledger-panels"]')?.content ?? "{}";
+/** What the page's head says of each kind of worlds. */
+function told<T>(name: string): Record<string, T> {
   try {
-    return JSON.parse(told);
+    return JSON.parse(document.querySelector<HTMLMetaElement>(`meta[name="worldledger-${name}"]`)?.content ?? "{}");
   } catch {
     return {};
   }
-})();
+}
+
+/** The modules of kinds' panels, by the kind. */
+export const panels = told<string>("panels");
+/** The units in which kinds count, by the kind and their names. */
+export const units = told<Record<string, Unit>>("units");
 
 /** An error as people read it. */
 export function words(error: unknown): string {

@@ -1,6 +1,7 @@
 /** The keys of a world's page, and the list of them. */
 
 import { useEffect, useRef } from "preact/hooks";
+import type { Pane } from "../core/address.ts";
 import { zoomed } from "../core/density.ts";
 import type { WorldModel } from "./model.ts";
 
@@ -12,6 +13,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["l", "follow the head"],
   ["w, s", "zoom in, out"],
   ["Enter", "details of the effect at the cursor"],
+  ["t", "transcript"],
   ["v", "integrity"],
   ["/", "search"],
   ["?", "these keys"],
@@ -39,6 +41,8 @@ export function Keys({ model }: { model: WorldModel }) {
         model.change({ zoom: to - from >= model.head.peek() - 1 ? null : [from, to] }, "move");
       };
       const panes = model.here.panes;
+      const toggle = (pane: Pane) =>
+        model.change({ panes: panes.includes(pane) ? panes.filter((each) => each !== pane) : [...panes, pane] });
       const actions: Record<string, () => void> = {
         ArrowLeft: () => model.move(model.seq.peek() - wide),
         ArrowRight: () => model.move(model.seq.peek() + wide),
@@ -47,10 +51,8 @@ export function Keys({ model }: { model: WorldModel }) {
         l: () => model.change({ at: model.here.at === "live" ? model.seq.peek() : "live" }),
         w: () => scale(0.5),
         s: () => scale(2),
-        v: () =>
-          model.change({
-            panes: panes.includes("integrity") ? panes.filter((each) => each !== "integrity") : [...panes, "integrity"],
-          }),
+        t: () => toggle("transcript"),
+        v: () => toggle("integrity"),
         "/": () => document.querySelector<HTMLInputElement>("#search")?.focus(),
         "?": () => dialog.current?.showModal(),
         // What has the focus may have a use for these itself.

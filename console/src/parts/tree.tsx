@@ -105,13 +105,16 @@ function Node(props: NodeProps) {
 }
 
 function Leaf({ value }: { value: Json }) {
+  return <Long text={plain(value)} look={`value ${value === null ? "null" : typeof value}`} most={CHARACTERS} />;
+}
+
+/** A text of which only the beginning is shown, until one asks for all of it. */
+export function Long({ text, look, most }: { text: string; look: string; most: number }) {
   const [whole, show] = useState(false);
-  const text = plain(value);
-  const kind = value === null ? "null" : typeof value;
-  if (text.length <= CHARACTERS) return <bdi class={`value ${kind}`}>{text}</bdi>;
+  if (text.length <= most) return <bdi class={look}>{text}</bdi>;
   return (
     <>
-      <bdi class={`value ${kind}`}>{whole ? text : short(text, CHARACTERS)}</bdi>{" "}
+      <bdi class={look}>{whole ? text : short(text, most)}</bdi>{" "}
       <button type="button" onClick={() => show(!whole)}>{whole ? "less" : `all ${text.length} characters`}</button>
     </>
   );

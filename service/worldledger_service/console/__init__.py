@@ -15,7 +15,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -23,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 
 from worldledger.errors import SimulationError
 from worldledger_service.api.answers import IMMUTABLE, REVALIDATE, not_modified
-from worldledger_service.console.assets import BUILT, assets, panels
+from worldledger_service.console.assets import BUILT, assets, of_kinds
 from worldledger_service.console.taking_along import asking
 from worldledger_service.console.taking_along import page as page_of
 
@@ -129,7 +128,9 @@ def _page(built: Path) -> bytes:
         text = (built / "index.html").read_text(encoding="utf-8")
     except FileNotFoundError:
         return _NOT_BUILT
-    return text.replace("{{panels}}", html.escape(orjson.dumps(panels()).decode())).encode()
+    for name, told in of_kinds().items():
+        text = text.replace(f"{{{{{name}}}}}", html.escape(told))
+    return text.encode()
 
 
 def _media_type(name: str) -> str:

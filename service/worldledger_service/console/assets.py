@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from worldledger.kinds import parts
 
@@ -21,6 +23,23 @@ def assets(built: Path = BUILT) -> dict[str, bytes]:
 def panels() -> Mapping[str, str]:
     """Return the addresses of the kinds' panels, by the kind. Raises as `assets`."""
     return {kind: f"/assets/{name}" for kind, (name, _) in _panels().items()}
+
+
+def units() -> dict[str, dict[str, Any]]:
+    """Return the units in which installed kinds count, by kind and name, each once, if payloads say their numbers.
+
+    Raises InvalidKindError if the ruleset of an installed kind cannot be loaded.
+    """
+    found = {}
+    for kind, ruleset in parts("ruleset").items():
+        once = {unit: name for name, unit in reversed(ruleset.units.items()) if isinstance(unit.number, str)}
+        found[kind] = {name: {"kinds": unit.kinds, "number": unit.number} for unit, name in reversed(once.items())}
+    return found
+
+
+def of_kinds() -> dict[str, str]:
+    """Return what a page says of the installed kinds in its head, as JSON by name. Raises InvalidKindError."""
+    return {"panels": orjson.dumps(panels()).decode(), "units": orjson.dumps(units()).decode()}
 
 
 def _panels() -> dict[str, tuple[str, bytes]]:

@@ -21,7 +21,7 @@ import orjson
 from starlette.types import ASGIApp
 
 from worldledger.errors import SimulationError
-from worldledger_service.console.assets import BUILT, assets, panels
+from worldledger_service.console.assets import BUILT, assets, of_kinds
 
 #: Most effects: a browser holds all of them in memory.
 MOST_EFFECTS: Final = 100_000
@@ -66,14 +66,16 @@ class _Page(NamedTuple):
         (style,) = re.findall(r'href="/assets/([^"]+\.css)"', index)
         (script,) = re.findall(r'src="/assets/([^"]+\.js)"', index)
         styles, program = ((built / "assets" / name).read_text(encoding="utf-8") for name in (style, script))
-        named = html.escape(orjson.dumps(panels()).decode())
+        told = "".join(
+            f'<meta name="worldledger-{name}" content="{html.escape(text)}">\n' for name, text in of_kinds().items()
+        )
         # Within an element of script, only its end would end it; "<!--" would begin something else.
         program = program.replace("</script", "<\\/script").replace("<!--", "<\\!--")
         before = (
             f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f'<meta name="color-scheme" content="light dark">\n<meta name="worldledger-panels" content="{named}">\n'
+            f'<meta name="color-scheme" content="light dark">\n{told}'
             f"<title>{html.escape(title)} · Worldledger</title>\n<style>{styles}</style>\n</head>\n<body>\n"
             f'<div id="console"></div>\n<script type="application/octet-stream" id="embedded">'
         )
