@@ -168,9 +168,9 @@ export function Transcript({ model }: { model: WorldModel }) {
         {told.map((scene, index) => (
           <section key={scene.seq ?? 0} aria-label={title(chosen, scene, index, from)}>
             {(scene.number !== null || index > 0) && (
-              <h3>
+              <h2>
                 {title(chosen, scene, index, from)}
-              </h3>
+              </h2>
             )}
             <ol>
               {scene.lines.map((line) => <OneLine key={line.seqs[0]} model={model} line={line} shown={shown} />)}
