@@ -108,10 +108,11 @@ Deno.test("columns become patches, with what the last effect was", () => {
 });
 
 /** A world in which the state at a seq says the seq; how often blocks were asked for is counted. */
-function counting(head: number) {
+function counting(head: number, most = BLOCK) {
   const asked: [number, number][] = [];
-  const load = (from: number, to: number): Promise<BlockData> => {
-    asked.push([from, to]);
+  const load = (from: number, until: number): Promise<BlockData> => {
+    asked.push([from, until]);
+    const to = Math.min(until, from + most - 1);
     const patches = [];
     for (let seq = from + 1; seq <= to; seq++) {
       patches.push({ seq, ops: [{ op: "replace" as const, path: "/entities/n", value: seq }] });
@@ -138,6 +139,14 @@ Deno.test("a cursor has the blocks loaded that it moves towards, and no block tw
   store.want(3 * BLOCK - 1, -1);
   await settled();
   same(asked.map(([from]) => from), [2 * BLOCK + 1, BLOCK + 1, 1]);
+});
+
+Deno.test("a block that the service sends in pieces is loaded to its end", async () => {
+  const { store, asked } = counting(100, 40);
+  store.want(1);
+  await settled();
+  same(asked, [[1, 100], [40, 100], [79, 100]]);
+  same(store.at(100)?.entities, { n: 100 });
 });
 
 Deno.test("what happens is appended to the last block, which is not loaded again", async () => {

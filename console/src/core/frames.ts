@@ -184,7 +184,8 @@ export class FrameStore {
     const to = Math.min((number + 1) * BLOCK, this.head);
     if (number < 0 || from > to || this.loading.has(number)) return;
     const known = this.blocks.get(number);
-    if (known !== undefined && known.data.last >= to) return;
+    const before = known?.data.last ?? 0;
+    if (before >= to) return;
     const request = new AbortController();
     this.loading.set(number, request);
     this.failed.delete(number);
@@ -202,7 +203,9 @@ export class FrameStore {
     }
     if (request.signal.aborted) return;
     for (const listener of this.listeners) listener();
-    // The world may have grown on meanwhile.
-    if (!this.failed.has(number) && to < Math.min((number + 1) * BLOCK, this.head)) await this.fetch(number);
+    // A long answer is cut, and the world may have grown on meanwhile.
+    const reached = this.blocks.get(number)?.data.last ?? 0;
+    const isOn = !this.failed.has(number) && reached > before;
+    if (isOn && reached < Math.min((number + 1) * BLOCK, this.head)) await this.fetch(number);
   }
 }
