@@ -241,16 +241,18 @@ Deno.test("bins grow with a world, and stay few", () => {
 });
 
 Deno.test("what is asked for often is done at once, and then not too often", async () => {
+  const wait = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
   let done = 0;
-  const work = throttled(20, () => done++);
+  const work = throttled(100, () => done++);
   for (let asked = 0; asked < 5; asked++) work.ask();
   same(done, 1);
-  await new Promise((resolve) => setTimeout(resolve, 40));
+  while (done < 2) await wait(10);
+  await wait(150);
   same(done, 2);
   work.ask();
   work.ask();
   work.cancel();
-  await new Promise((resolve) => setTimeout(resolve, 40));
+  await wait(150);
   same(done, 3);
 });
 
