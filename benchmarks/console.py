@@ -91,7 +91,7 @@ _PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0]?.star
 
 
 class Frame(NamedTuple):
-    """What a page showed after a frame, at a time in milliseconds since 1970."""
+    """The contents of a page after one frame, and the time of that frame in milliseconds since 1970."""
 
     time: float
     cursor: int

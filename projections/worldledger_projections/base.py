@@ -17,6 +17,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 from worldledger.effects import Effect
 from worldledger.errors import RecoveryAction, SimulationError
 from worldledger.folding import Fold
+from worldledger.genesis import FORK_OF, GENESIS_KIND
+from worldledger.rulesets.base import MalformedEffectError, Ruleset
+from worldledger.world import WorldState
 
 # -- what the engine refuses: leaves of the one error tree (`worldledger.errors`) -------------------------
 
@@ -200,6 +203,22 @@ LATEST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 _FIRST: Final = EARLIEST.timestamp()
 _LAST: Final = LATEST.timestamp()
+
+
+def take_effect(ruleset: Ruleset, state: WorldState, effect: Effect) -> bool:
+    """Fold the genesis, or an effect of a kind of the ruleset, into a state; return whether it counts.
+
+    The genesis of a fork changes nothing: the state that a fork is given is its parent's.
+    """
+    if effect["kind"] == GENESIS_KIND:
+        if effect["payload"].get(FORK_OF) is None:
+            ruleset.begin(state, effect["payload"]["config"])
+        return True
+    try:
+        ruleset.handlers[effect["kind"]](state, effect)
+    except MalformedEffectError:
+        return False
+    return True
 
 
 def moment(epoch: float) -> datetime:

@@ -82,7 +82,7 @@ async def alone(browser: Browser, **options: Any) -> AsyncIterator[Page]:
 
 @pytest.mark.thorough
 async def test_a_service_that_comes_back_is_followed_on(browser: Browser, site: Site) -> None:
-    """What was appended while it was away, or refused, is shown once it is back; the page was not loaded again."""
+    """After an outage or a refusal, the page shows the effects appended meanwhile, without being reloaded."""
     site.post("/v1/worlds", {"world_id": "outlasting"})
     road = Road(site.url)
     await road.open()

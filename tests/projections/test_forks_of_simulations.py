@@ -76,7 +76,7 @@ async def test_values_and_reasons_up_to_the_fork_are_inherited(pool: Any, forks:
 
 @pytest.mark.usefixtures("forks")
 async def test_reasons_of_the_running_turn(store: Store, pool: Any, make_engine: Any) -> None:
-    """What an agent says in a fork before a turn is started there belongs to the turn that the fork goes on in."""
+    """Reasoning recorded in a fork before its first turn starts belongs to the turn in which the fork was made."""
     await store.fork("market", Moment(seq=ENDED), NewFork(world_id="dear"))
     await append(store, "dear", [effect("ReasoningRecorded", "Ann", reasoning="dear")])
     await make_engine([*known().values()]).run_until_caught_up(timeout=100)

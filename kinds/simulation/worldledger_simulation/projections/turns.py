@@ -18,12 +18,12 @@ from worldledger_projections.base import (
     Row,
     WorldProjection,
     moment,
+    take_effect,
 )
 
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.genesis import FORK_OF, GENESIS_KIND
-from worldledger.rulesets.base import MalformedEffectError
+from worldledger.genesis import GENESIS_KIND
 from worldledger.world import state_text
 from worldledger_simulation.rules.words import (
     AGENT_ADDED,
@@ -73,16 +73,9 @@ class Course:
 
         A projection that passes only the `TURN_KINDS` knows the turn, but not the agents.
         """
-        kind = effect["kind"]
-        if kind == GENESIS_KIND:
-            if effect["payload"].get(FORK_OF) is None:  # a fork goes on from the state that it was handed
-                self._ruleset.begin(self._state, effect["payload"]["config"])
-            return True
-        try:
-            self._ruleset.handlers[kind](self._state, effect)
-        except MalformedEffectError:
+        if not take_effect(self._ruleset, self._state, effect):
             return False
-        if kind in (SIMULATION_STARTED, AGENT_ADDED):
+        if effect["kind"] in (SIMULATION_STARTED, AGENT_ADDED):
             self._forget_values()
         return True
 

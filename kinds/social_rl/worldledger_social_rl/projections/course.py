@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import orjson
-from worldledger_projections.base import AppendingWorld, Projection, Row, WorldProjection, moment
+from worldledger_projections.base import AppendingWorld, Projection, Row, WorldProjection, moment, take_effect
 
 from worldledger.canonical import MAX_INT
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.genesis import FORK_OF, GENESIS_KIND
-from worldledger.rulesets.base import MalformedEffectError
+from worldledger.genesis import GENESIS_KIND
 from worldledger_social_rl.rules.fields import MESSAGE_ROLES, role_and_name
 from worldledger_social_rl.rules.words import EXTRA, PLACE, ROUND_STARTED, object_of
 
@@ -55,16 +54,7 @@ class Course:
 
     def take(self, effect: Effect) -> bool:
         """Take an effect of a kind of the ruleset, or the genesis; tell whether it counts."""
-        kind = effect["kind"]
-        if kind == GENESIS_KIND:
-            if effect["payload"].get(FORK_OF) is None:  # a fork goes on from the state that it was handed
-                self._ruleset.begin(self.state, effect["payload"]["config"])
-            return True
-        try:
-            self._ruleset.handlers[kind](self.state, effect)
-        except MalformedEffectError:
-            return False
-        return True
+        return take_effect(self._ruleset, self.state, effect)
 
 
 class OfAgents(Projection):
