@@ -8,6 +8,8 @@ PIP := $(PIP_OF) install --progress-bar off -c constraints.txt
 SHOWN = 2>&1; echo "exit $$?"; } | { terminal=; [ -t 1 ] && terminal=1; awk -v terminal="$$terminal" -f .ci/progress.awk; }
 # What the console is built from, when the package is installed.
 CONSOLE := $(shell find console -name node_modules -prune -o -path console/tests -prune -o -type f -print 2>/dev/null)
+# What a build of the console leaves; it is missing where the npm registry could not be reached.
+BUILT := service/worldledger_service/console/dist/built-from.txt
 INPUTS := pyproject.toml constraints.txt $(CONSOLE)
 # The released clients of OpenEnv that the tests play with, each as its .ci/constraints-CLIENT.txt says.
 CLIENTS := openenv-core openenv
@@ -22,12 +24,12 @@ export PYTHONDONTWRITEBYTECODE :=
 # One worker more than most machines have cores: an eighth of its time each waits, for a server to start or a process to end.
 PYTEST := $(BIN)/pytest -n 3 --dist loadgroup
 
-.PHONY: help run test test-all check lint bench docs lock clean
+.PHONY: help run console test test-all check lint bench docs lock clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-run: .venv/.run ## set up, import the example games, play a market, show a game and serve http://127.0.0.1:8000
+run: console ## set up, import the example games, play a market, show a game and serve http://127.0.0.1:8000
 	@$(BIN)/worldledger serve --check-port || { [ $$? -eq 1 ] && exit 0; exit 2; }; \
 	said=$$($(BIN)/worldledger import pgn examples/games --experiment examples) || { echo "$$said" >&2; exit 1; }; \
 	case $$said in "imported 0 games"*) ;; *) echo "$$said" ;; esac; \
@@ -37,6 +39,11 @@ run: .venv/.run ## set up, import the example games, play a market, show a game 
 	echo 'Look at all of it: the console is the page that the service names below.'; \
 	[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'; \
 	exec $(BIN)/worldledger serve
+
+console: .venv/.run ## build the console, if that failed when the package was installed
+	@[ -e $(BUILT) ] || { \
+	    echo 'The console is not built yet; trying again …'; { $(PIP) -e '.[server,analytics]' $(SHOWN); \
+	    [ -e $(BUILT) ] || echo 'Going on without the console: the page at / says what to do.' >&2; }
 
 test: .venv/.test lint .venv/.clients ## lint, types, imports and the suite: every behaviour
 	$(PYTEST)

@@ -147,6 +147,33 @@ def test_an_installation_shows_its_progress(checkout: Path, is_terminal: bool) -
         assert shown.splitlines()[1:] == [f"  {stage} …" for stage in stages]
 
 
+def test_a_console_that_was_not_built_is_tried_again(checkout: Path) -> None:
+    """After an installation without the console, `make run` tries to build it each time, and goes on without it."""
+    (checkout / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "progress.awk", checkout / ".ci")
+    scripts = checkout / ".venv" / "bin"
+    scripts.mkdir(parents=True)
+    built = checkout / "service" / "worldledger_service" / "console" / "dist" / "built-from.txt"
+    python = scripts / "python"
+    python.write_text(f"#!/bin/sh\ncase \"$*\" in *'pip install'*) [ ! -e reachable ] || touch '{built}';; esac\n")
+    python.chmod(0o755)
+    (checkout / ".venv" / ".made").write_text(f"{checkout}\n")
+    built.parent.mkdir(parents=True)
+    assert re.search(r"^run: console\b", (checkout / "Makefile").read_text(), re.MULTILINE)
+    for _ in range(2):
+        done = _make(checkout, "console")
+        assert done.returncode == 0, done.stderr
+        assert "trying again" in done.stdout
+        assert "without the console" in done.stderr
+    (checkout / "reachable").touch()
+    done = _make(checkout, "console")
+    assert "trying again" in done.stdout
+    assert not done.stderr
+    done = _make(checkout, "console")
+    assert not done.stdout.replace("make: Nothing to be done for 'console'.\n", "")
+    assert not done.stderr
+
+
 def test_ci_runs_the_suite() -> None:
     """.ci/run is an executable bash script that calls `make test`."""
     script = ROOT / ".ci" / "run"
