@@ -3,13 +3,15 @@
 **What of an effect is compared**: kind, payload, priority, schema_version and source_id, and sim_time unless the wall
 clock sets it in either world. Left out is what two equal runs do not have in common: uuid, req_id, wall_time, checksum,
 global_seq, the world's name, ``source_metadata`` (the file that an effect was imported from, say), and ``caused_by``,
-which is a seq of its own log. Effects that prove or measure are left out whole (StateDigest, ViewDigest), and of the
-payloads of other system kinds their seqs, req_ids and latencies.
+which is a seq of its own log. Effects that prove or measure are left out whole (StateDigest, ViewDigest), and so are
+those that the making of a fork wrote by itself (`worldledger.lineage.GOING_ON`); of the payloads of other system kinds
+their seqs, req_ids and latencies. A kind of worlds may leave out more (`worldledger.measures.Measures`).
 
 **Alignment.** A log is cut into sections: its steps, the units of its kind (turns, rounds, half-moves), its sim_times,
 or its single effects. In a section the effects of each source are paired in order: the first with the first, and so on.
-So agents that act in another order within a turn make no difference. What lies before the first section (settings,
-registrations) is how the run begins; differences there are listed and do not end the comparison.
+So agents that act in another order within a turn make no difference. Where ``source_id`` is ignored, all of a section
+are paired in order. What lies before the first section (settings, registrations) is how the run begins; differences
+there are listed and do not end the comparison.
 
 The answer depends on the two logs alone, not on the batches that they are read in, and it is the same with the two
 logs exchanged.
@@ -28,12 +30,12 @@ import orjson
 
 from worldledger.canonical import canonical_json, child
 from worldledger.chain import StoredRow
-from worldledger.core_kinds import AGENT_REGISTERED_KIND, VIEW_DIGEST_KIND
-from worldledger.effects import Effect, is_system_kind
+from worldledger.core_kinds import VIEW_DIGEST_KIND
+from worldledger.effects import SERVICE_SOURCE, Effect, is_system_kind
 from worldledger.errors import NotComparableError
 from worldledger.folding import DIGEST_KIND
 from worldledger.genesis import FORK_OF, GENESIS_KIND, TIME_ZERO
-from worldledger.lineage import OWN_NOISE
+from worldledger.lineage import GOING_ON
 from worldledger.measures import measures_of
 from worldledger.moments import AUTO, STEP, Unit
 from worldledger.patches import diff
@@ -54,10 +56,10 @@ _MOST_WAITING_BYTES: Final = 32 * 2**20
 #: Differences before the first section among which the first ones are looked for.
 _MOST_PARTED: Final = 1000
 
-#: Kinds that are no part of what happened.
+#: Kinds that are no part of what happened; the service alone writes them.
 LEFT_OUT: Final = frozenset({GENESIS_KIND, DIGEST_KIND, VIEW_DIGEST_KIND})
-#: In the text of a registration: it only gives an agent the noise of a fork (`worldledger.lineage.OWN_NOISE`).
-_OWN_NOISE: Final = canonical_json({OWN_NOISE: True})[1:-1]
+#: Stands before the uuid of an effect of the service that the making of a fork wrote by itself.
+_GOING_ON: Final = canonical_json({"source_metadata": {GOING_ON: True}})[1:-1]
 #: Members of an effect that are compared, without sim_time.
 _COMPARED: Final = ("kind", "payload", "priority", "schema_version", "source_id")
 #: Members of the payloads of system kinds that are seqs, names or timings of one log alone.
@@ -243,6 +245,8 @@ class Likeness:
     def __init__(self, *, with_sim_time: bool = True, ignored: Iterable[Path] = ()) -> None:
         self._with_sim_time = with_sim_time
         self._ignored = Ignored(ignored)
+        #: whether it makes no difference whose an effect is
+        self.ignores_sources = any(each.is_whole for each in self._ignored.at(["source_id"]))
 
     def same(self, a: bytes, b: bytes) -> bool:
         """Return whether two stored effects are the same in what is compared."""
@@ -283,12 +287,11 @@ class Likeness:
         return found
 
 
-_PERHAPS_LEFT_OUT: Final = LEFT_OUT | {AGENT_REGISTERED_KIND}
-
-
 def is_left_out(row: StoredRow) -> bool:
     """Return whether an effect is no part of what happened."""
-    return row[3] in LEFT_OUT or (row[3] == AGENT_REGISTERED_KIND and _OWN_NOISE in row[1])
+    if row[4] != SERVICE_SOURCE:
+        return False
+    return row[3] in LEFT_OUT or row[1].endswith(_GOING_ON, 0, row[1].rfind(_UUID))
 
 
 def left_out_of(ruleset: str) -> list[Path]:
@@ -489,6 +492,7 @@ class Aligner:
         self._by = by
         self._unit = unit
         self._kinds = frozenset(() if unit is None else unit.kinds)
+        self._by_source = by != SEQ and not likeness.ignores_sources
         self._a, self._b = (_Side(Sections(by, unit, since)) for _ in "ab")
         self._section = self._a.sections.label
         self._waiting: dict[str, tuple[deque[_Waiting], deque[_Waiting]]] = {}
@@ -558,10 +562,10 @@ class Aligner:
         while i < most and j < its_most:
             one, other = rows[i], others[j]
             kind = one[3]
-            if kind in _PERHAPS_LEFT_OUT and is_left_out(one):
+            if one[4] == SERVICE_SOURCE and is_left_out(one):
                 i += 1
                 continue
-            if other[3] in _PERHAPS_LEFT_OUT and is_left_out(other):
+            if other[4] == SERVICE_SOURCE and is_left_out(other):
                 j += 1
                 continue
             if kind != other[3] or not same(one[1], other[1]) or (by_time and one[5] != other[5]):
@@ -591,7 +595,7 @@ class Aligner:
     def _pair(self, which: int) -> None:
         """Take the next row of a log and pair it with what waits of its source in the other, or let it wait."""
         taken = (self._a, self._b)[which].take()
-        source = "" if self._by == SEQ else taken.row[4]
+        source = taken.row[4] if self._by_source else ""
         queues = self._waiting.setdefault(source, (deque(), deque()))
         if not queues[1 - which]:
             queues[which].append(taken)

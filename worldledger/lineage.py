@@ -37,8 +37,9 @@ def fork_point(payload: Mapping[str, Any]) -> ForkPoint | None:
     return point
 
 
-#: The member of ``source_metadata`` of a registration that only gives an agent the noise of its fork.
-OWN_NOISE: Final = "own_noise"
+#: The one member of ``source_metadata`` of what the making of a fork writes by itself, so that it can go on:
+#: registrations that give agents the fork's own noise, and what its kind writes (`Ruleset.going_on`).
+GOING_ON: Final = "going_on"
 
 
 def with_own_noise(spec: Mapping[str, Any], ancestors: Collection[str], world_uuid: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,8 @@ from worldledger_chess.arena import Arena, GameNotLiveError, LiveGame, NoSuchGam
 from worldledger_chess.arena.arena import session_of
 from worldledger_chess.rules import AgentSpec, validate_game_state
 from worldledger_chess.rules.state import game_continued
+from worldledger_chess.store.recordings import import_games
+from worldledger_service.runtime.comparing import compare
 
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import InvalidConfigError, WorldExistsError
@@ -99,6 +102,33 @@ async def test_a_recorded_game_is_played_on(arena: Arena, game_id: str) -> None:
     outcome = await attempt(game, "y", "f6g8")
     assert outcome.ended is not None
     assert outcome.ended.reason == "threefold_repetition"
+
+
+async def test_games_that_were_played_on_part_at_a_move(arena: Arena, game_id: str, tmp_path: Path) -> None:
+    """Compared with its parent, or another fork, a game parts at the first other move, whoever made those before it."""
+    file = tmp_path / "game.pgn"
+    file.write_text(f'[White "{game_id}"]\n[Black "b"]\n\n1. f3 {{[%clk 0:01:00] weak}} e5 2. g4 $4 {{!}} Qh4# 0-1\n')
+    store = arena._store
+    await import_games(store, [file], experiment=game_id)
+    (parent,) = await store.worlds(experiment=game_id)
+    forks = [await arena.create(others(), PlayFrom(parent.world_id, at(2))) for _ in "ab"]
+    await moved(forks[0], "g2g4", "b8c6")
+    await moved(forks[1], "g2g4", "b8c6", "b1c3")
+    names = [parent.world_id, *(game.game_id for game in forks)]
+    for one, other, ply, moves in (
+        (0, 1, 4, ["d8h4", "b8c6"]),
+        (1, 0, 4, ["b8c6", "d8h4"]),
+        (1, 2, 5, [None, "b1c3"]),
+        (2, 1, 5, ["b1c3", None]),
+    ):
+        found = await compare(store, [await store.world(names[place]) for place in (one, other)])
+        (pair,) = found["pairs"]
+        assert (pair["divergence"]["unit"], pair["divergence"]["number"], pair["beginnings"]) == ("ply", ply, [])
+        told = []
+        for side in (pair["divergence"]["a"], pair["divergence"]["b"]):
+            log = [] if side is None else await effects(arena, side["world_id"])
+            told.append(None if side is None else log[side["global_seq"] - 1]["payload"]["uci_notation"])
+        assert told == moves
 
 
 async def test_what_is_over_is_not_played_on(arena: Arena, game_id: str) -> None:

@@ -298,17 +298,31 @@ def test_a_section_that_is_too_large_ends_where_memory_does() -> None:
     assert told(align(a, b, batch=3)) == (1, 3, 3, ["$.source_id"])
 
 
-def test_what_only_gives_a_fork_its_noise_is_no_part_of_what_happened() -> None:
-    """A registration that a fork is opened with is passed over; one that says something else is not."""
-    payload = {"agent_id": "ann", "weight": 1}
+def test_what_a_fork_is_made_to_go_on_with_is_no_part_of_what_happened() -> None:
+    """What the service wrote while it made a fork is passed over, of any kind; what another wrote, or unmarked, is not."""
     said = [("TurnStarted", "engine", 1), ("Said", "ann", 1)]
     plain, fork = log(said, "a"), log(said, "b")
-    own = effect(4, "AgentRegistered", "worldledger", payload, run="b", source_metadata={"own_noise": True})
-    other = effect(4, "AgentRegistered", "worldledger", payload, run="b")
-    for more, is_equal in ((own, True), (other, False)):
-        aligner = Aligner(Likeness(with_sim_time=False), *unit_of("turn", UNITS, "test"))
-        aligner.feed(plain, [*fork, more], a_over=True, b_over=True)
-        assert (aligner.divergence is None) is is_equal
+    mark = {"source_metadata": {"going_on": True}}
+    for kind, source, more, is_equal in (
+        ("AgentRegistered", "worldledger", mark, True),
+        ("GameContinued", "worldledger", mark, True),
+        ("AgentRegistered", "worldledger", {}, False),
+        ("GameContinued", "engine", mark, False),
+        ("AgentRegistered", "worldledger", {"source_metadata": {**mark["source_metadata"], "rerun_of": 3}}, False),
+    ):
+        own = effect(4, kind, source, {"agent_id": "ann", **mark}, run="b", **more)
+        for a, b in ((plain, [*fork, own]), ([*fork, own], plain)):
+            assert (align(a, b).divergence is None) is is_equal
+
+
+def test_whose_effects_are_may_make_no_difference() -> None:
+    """Where source_id is ignored, the effects of a turn are paired in order, and another one's first value is found."""
+    a = log([("TurnStarted", "e", 1), ("Said", "x", 1), ("Said", "x", 2)], "one")
+    b = log([("TurnStarted", "e", 1), ("Said", "y", 1), ("Said", "z", 3)], "two")
+    assert told(align(a, b)) == (1, 3, 3, ["$.source_id"])
+    for one, other in ((a, b), (b, a)):
+        found = align(one, other, ignored=[parse_path("source_id")])
+        assert (told(found), found.equal) == ((1, 4, 4, ["$.payload.value"]), 2)
 
 
 class Sums:

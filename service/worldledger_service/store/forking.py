@@ -34,7 +34,7 @@ from worldledger.genesis import (
     recorded_world,
 )
 from worldledger.intents import registration_draft
-from worldledger.lineage import OWN_NOISE, fork_point, with_own_noise
+from worldledger.lineage import GOING_ON, fork_point, with_own_noise
 from worldledger.protocols import Span
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.time_authority import CLIENT, WALL, TimeAuthority
@@ -294,10 +294,10 @@ class _Fork:
         group = self._add(group, head, [digest])
         if not self._point.same_noise:
             for draft in self._registrations():
-                group = self._add(group, head, [draft])
+                group = self._add(group, head, [_going_on(draft)])
         if self._goes_on_by is not None:
             for draft in self.ruleset.going_on(self._goes_on_by, self._live.fold.state):
-                group = self._add(group, head, [draft])
+                group = self._add(group, head, [_going_on(draft)])
         for path, value in self._point.changes.items():
             try:
                 draft = self.ruleset.change(path, value, self._live.fold.state)
@@ -331,9 +331,12 @@ class _Fork:
             if spec != known["policy"]:
                 more = {name: value for name, value in known.items() if name not in {"policy", "registered_seq"}}
                 more = {name: known[name] for name in ("staleness_threshold", "interrupt_policy") if name in known}
-                draft = registration_draft(agent_id, spec, known["permissions"], known["weight"], **more)
-                drafts.append({**draft, "source_metadata": {OWN_NOISE: True}})
+                drafts.append(registration_draft(agent_id, spec, known["permissions"], known["weight"], **more))
         return drafts
+
+
+def _going_on(draft: EffectDraft) -> EffectDraft:
+    return {**draft, "source_metadata": {GOING_ON: True}}
 
 
 async def _write(connection: PooledConnection, fork: _Fork, group: Group) -> None:

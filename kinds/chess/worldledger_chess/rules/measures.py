@@ -46,11 +46,14 @@ def labels(state: WorldState) -> dict[str, Any]:
     return {colour: state.entities[colour]["agent_id"] for colour in ("white", "black") if colour in state.entities}
 
 
+#: A game is its moves, whoever makes them. What else is told of a move is of the players, the clock or the annotator.
 MEASURES: Final = Measures(
     values=values,
     outcome=outcome,
     labels=labels,
     left_out=(
+        *("source_id", "payload.agent_id", "payload.kind"),
+        *("payload.comment", "payload.commands", "payload.evaluation", "payload.nags", "payload.variations"),
         *("payload.thinking_time", "payload.clock", "payload.timestamp", "payload.thinking_time_total"),
         *("payload.digest", "payload.config.digest", "payload.config.recording"),
         *(f"/entities/{BOARD}/{name}" for name in ("started_at", "ended_at", "last_updated")),
