@@ -299,7 +299,7 @@ def test_a_section_that_is_too_large_ends_where_memory_does() -> None:
 
 
 def test_what_a_fork_is_made_to_go_on_with_is_no_part_of_what_happened() -> None:
-    """What the service wrote while it made a fork is passed over, of any kind; what another wrote, or unmarked, is not."""
+    """What the service wrote while it made a fork is passed over, of any kind; other effects are not."""
     said = [("TurnStarted", "engine", 1), ("Said", "ann", 1)]
     plain, fork = log(said, "a"), log(said, "b")
     mark = {"source_metadata": {"going_on": True}}
