@@ -7,6 +7,7 @@ import { apply, changed, equal, type Json, valueAt } from "../src/core/json.ts";
 import { Lru } from "../src/core/lru.ts";
 import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
+import { isNews, present, quantile } from "../src/core/presence.ts";
 import { csv } from "../src/core/text.ts";
 import { throttled } from "../src/core/throttle.ts";
 import { scenes } from "../src/core/transcript.ts";
@@ -367,4 +368,40 @@ Deno.test("what was written for a cancelled generation is cut, and what was refu
     "You first.",
     "permission_denied: not now",
   ]);
+});
+
+Deno.test("who is online is what the service answered and the generations that began or ended since", () => {
+  const answer = {
+    ...{ time: 0, is_open: true, seq: 10, agents_online: 2, intents_waiting: 0, refused: {}, generations_cancelled: 0 },
+    agents: [
+      { agent_id: "ann", readers: 1, queued: 0, view_seq: 9, generations: [] },
+      { agent_id: "bea", readers: 0, queued: 0, view_seq: null, generations: [begun("g")] },
+    ],
+  };
+  const news = [
+    told(10, "GenerationStarted", { agent_id: "ann", req_id: "old", context_seq: 8 }),
+    told(11, "GenerationStarted", { agent_id: "cid", req_id: "h", context_seq: 9 }),
+    told(12, "GenerationCancelled", { agent_id: "bea", req_id: "g", reason: "user_requested" }),
+    told(13, "IntentRejected", { agent_id: "ann", req_id: "r", reason: "no" }),
+    told(14, "GenerationStarted", { agent_id: "ann", req_id: "i", context_seq: 9 }),
+    told(15, "GenerationFinished", { agent_id: "ann", req_id: "i" }),
+  ];
+  same(present(answer, news), [
+    { agent_id: "ann", readers: 1, queued: 0, view_seq: 9, generations: [] },
+    { agent_id: "cid", readers: 0, queued: 0, view_seq: null, generations: [begun("h")] },
+  ]);
+  same([...news, told(16, "Speak", {})].map(isNews), [true, true, true, true, true, true, false]);
+
+  function begun(req_id: string) {
+    return { req_id, context_seq: 9, is_here: true };
+  }
+
+  function told(global_seq: number, kind: string, payload: Record<string, string | number>): Effect {
+    return { global_seq, kind, payload, source_id: "worldledger", sim_time: 0, wall_time: 0 };
+  }
+});
+
+Deno.test("a quantile is a value that so many do not exceed", () => {
+  same([0, 0.5, 0.95, 1].map((share) => quantile([40, 10, 30, 20], share) ?? null), [10, 20, 40, 40]);
+  same(quantile([], 0.5) ?? null, null);
 });

@@ -20,6 +20,7 @@ from worldledger_service.api.generations import Generation
 from worldledger_service.api.health import Health, Readiness
 from worldledger_service.api.intents import AcceptedIntent, Intent, IntentResults
 from worldledger_service.api.observing import Observations, ObservedEvents
+from worldledger_service.api.online import Online
 from worldledger_service.api.openapi import Problem, shapes
 from worldledger_service.api.parameters import LOOKS
 from worldledger_service.api.problems import problem_response, table
@@ -147,6 +148,7 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
         "GET /v1/worlds/{world}/frames",
         "GET /v1/worlds/{world}/agents/{agent_id}/frames",
         "GET /v1/worlds/{world}/density",
+        "GET /v1/worlds/{world}/online",
         "GET /v1/worlds/{world}/search",
         "GET /v1/projections",
         "GET /v1/projections/{name}",
@@ -325,6 +327,7 @@ async def test_answers_about_agents_have_their_documented_shapes(client: httpx2.
         (RegisteredAgent, registered),
         (WorldAgentPage, await client.get(AGENTS)),
         (ObservingAgent, await client.get(of("alice"))),
+        (Online, await client.get("/v1/worlds/town/online")),
         (AgentView, await client.get(of("alice", "view"))),
         (AcceptedIntent, said),
         (IntentResults, several),

@@ -23,6 +23,7 @@ PAGES: Final = {
     "a transcript": ("#/w/bazaar?at=live&panes=state,transcript", "Turn 0"),
     "a search": ("#/w/bazaar?at=5&q=ate%20too", "1 found"),
     "a map": ("#/w/long?at=1500", "walker-"),
+    "who is online": ("#/w/bazaar?at=live&panes=effects,online", "all "),
     "compare": (f"#/compare?world={OTHER_GAME}&world={GAME}", "Compare"),
     "SQL": ("#/sql", "Question"),
 }

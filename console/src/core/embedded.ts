@@ -5,7 +5,18 @@ import { type BlockData, blockOf } from "./frames.ts";
 import { binsOf, blockOfStates, blockOfViews, type Density, type StateFrames, type ViewFrames } from "./http.ts";
 import type { Obj } from "./json.ts";
 import type { Effect } from "./panel.ts";
-import type { Answer, Filter, Page, Question, Search, Source, World, WorldsPage } from "./source.ts";
+import type {
+  Answer,
+  Filter,
+  Online,
+  Page,
+  ProjectionLag,
+  Question,
+  Search,
+  Source,
+  World,
+  WorldsPage,
+} from "./source.ts";
 import { bestHash, hex } from "./verify.ts";
 
 type Line =
@@ -76,6 +87,14 @@ export class EmbeddedSource implements Source {
 
   agents(): Promise<{ agent_id: string; registered_seq: number }[]> {
     return Promise.resolve(this.inhabitants);
+  }
+
+  online(): Promise<Online> {
+    return missing("who is online");
+  }
+
+  projections(): Promise<ProjectionLag[]> {
+    return missing("how projections stand");
   }
 
   effects(_: string, after: number, until: number | null, limit: number, filter: Filter = {}): Promise<Page> {

@@ -8,7 +8,9 @@ import type { Effect } from "./panel.ts";
 import {
   type Answer,
   type Filter,
+  type Online,
   type Page,
+  type ProjectionLag,
   type Question,
   Refused,
   type Search,
@@ -146,6 +148,17 @@ export class HttpSource implements Source {
       limit: 1000,
     }))
       .agents;
+  }
+
+  online(world: string): Promise<Online> {
+    return json(at(world, "online"));
+  }
+
+  async projections(): Promise<ProjectionLag[]> {
+    const found = await json<{ projections: { name: string; live: Omit<ProjectionLag, "name"> | null }[] }>(
+      "/v1/projections",
+    );
+    return found.projections.flatMap(({ name, live }) => live === null ? [] : [{ ...live, name }]);
   }
 
   async effects(world: string, after: number, until: number | null, limit: number, filter: Filter = {}): Promise<Page> {

@@ -83,10 +83,42 @@ export interface Answer {
   is_cut: boolean;
 }
 
+export interface OnlineAgent {
+  agent_id: string;
+  readers: number;
+  queued: number;
+  view_seq: number | null;
+  generations: { req_id: string; context_seq: number; is_here: boolean }[];
+}
+
+/** Who is online in a world, as of an effect. */
+export interface Online {
+  /** The service's clock. */
+  time: number;
+  is_open: boolean;
+  seq: number;
+  agents_online: number;
+  agents: OnlineAgent[];
+  intents_waiting: number;
+  refused: Record<string, number>;
+  generations_cancelled: number;
+}
+
+/** How far a projection is behind the logs of all worlds. */
+export interface ProjectionLag {
+  name: string;
+  effects_behind: number;
+  seconds_behind: number | null;
+  paused: boolean;
+  parked: number;
+}
+
 export interface Source {
   worlds(query: WorldsQuery, signal: AbortSignal): Promise<WorldsPage>;
   world(name: string): Promise<World>;
   agents(world: string): Promise<{ agent_id: string; registered_seq: number }[]>;
+  online(world: string): Promise<Online>;
+  projections(): Promise<ProjectionLag[]>;
   effects(world: string, after: number, until: number | null, limit: number, filter?: Filter): Promise<Page>;
   /** The text of an effect as it was hashed, and its checksum. */
   effect(world: string, seq: number): Promise<{ text: string; checksum: string }>;

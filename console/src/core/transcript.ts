@@ -140,7 +140,8 @@ function joins(last: Line, line: Line, of: Generation | null, written: ReadonlyM
   return line.way === "writes" && of !== null && written.get(last.parts.at(-1) as Part) === of && last.who === line.who;
 }
 
-function lineOf(effect: Effect, of: Generation | null): Line {
+/** One effect by itself, and the generation that it belongs to. */
+export function lineOf(effect: Effect, of: Generation | null): Line {
   const { global_seq: seq, kind, source_id, caused_by } = effect;
   const rejected = kind.endsWith("Rejected");
   const system = SYSTEM.test(kind);

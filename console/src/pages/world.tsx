@@ -9,6 +9,7 @@ import { Detail } from "../parts/detail.tsx";
 import { Effects } from "../parts/effects.tsx";
 import { Integrity } from "../parts/integrity.tsx";
 import { Keys } from "../parts/keys.tsx";
+import { Online } from "../parts/online.tsx";
 import { WorldModel } from "../parts/model.ts";
 import { Player } from "../parts/player.tsx";
 import { States } from "../parts/state.tsx";
@@ -20,6 +21,8 @@ const PANES: readonly (readonly [Pane, string])[] = [
   ["state", "State"],
   ["transcript", "Transcript"],
   ["integrity", "Integrity"],
+  // What only the service knows.
+  ...(offline ? [] : [["online", "Online"]] as const),
 ];
 
 export function World({ name }: { name: string }) {
@@ -95,6 +98,7 @@ function Opened({ model }: { model: WorldModel }) {
       <Timeline model={model} />
       <Player model={model} />
       {panes.includes("integrity") && <Integrity model={model} />}
+      {panes.includes("online") && !offline && <Online model={model} />}
       <div class="work">
         {panes.includes("effects") && <Effects model={model} />}
         {panes.includes("transcript") && <Transcript model={model} />}

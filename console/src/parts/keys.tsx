@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { Pane } from "../core/address.ts";
 import { zoomed } from "../core/density.ts";
+import { offline } from "./app.ts";
 import type { WorldModel } from "./model.ts";
 
 const KEYS: readonly (readonly [string, string])[] = [
@@ -15,6 +16,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["Enter", "details of the effect at the cursor"],
   ["t", "transcript"],
   ["v", "integrity"],
+  ...(offline ? [] : [["o", "who is online"]] as const),
   ["/", "search"],
   ["?", "these keys"],
   ["Escape", "close the details"],
@@ -53,6 +55,7 @@ export function Keys({ model }: { model: WorldModel }) {
         s: () => scale(2),
         t: () => toggle("transcript"),
         v: () => toggle("integrity"),
+        ...(offline ? {} : { o: () => toggle("online") }),
         "/": () => document.querySelector<HTMLInputElement>("#search")?.focus(),
         "?": () => dialog.current?.showModal(),
         // What has the focus may have a use for these itself.

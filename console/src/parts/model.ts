@@ -43,6 +43,8 @@ export class WorldModel {
   readonly connected = signal(false);
   /** Moves with whatever was loaded. */
   readonly loaded = signal(0);
+  /** The effects that were shown last because they came while the page was open. */
+  readonly told = signal<readonly Effect[]>([]);
   readonly pages: EffectPages;
   readonly seq: ReadonlySignal<number>;
   readonly stretch: ReadonlySignal<Stretch>;
@@ -215,6 +217,7 @@ export class WorldModel {
       this.bins.value = grown(this.bins.peek(), told, MOST_BINS);
       this.head.value = (told.at(-1) as Effect).global_seq;
       this.loaded.value++;
+      this.told.value = told;
     });
     this.grow.ask();
   }

@@ -257,7 +257,7 @@ async def _one(request: Request, found: Services, intent: Any) -> Response:
         else:
             accepted = await world.submit_intent(intent)
     except SimulationError as error:
-        found.metrics.intent_rejected(error.code)
+        count_refusal(found, world, error)
         response = problem_response(request.scope, error)
         response.headers.update(_limits(world, intent))
         return response
@@ -298,9 +298,9 @@ async def _several(request: Request, found: Services, body: dict[str, Any] | lis
         else:
             results = await world.submit_intents(intents, atomic=atomic)
     except SimulationError as error:
-        found.metrics.intent_rejected(error.code)
+        count_refusal(found, world, error)
         raise
-    told = results_of(intents, results, found, instance_of(request.scope))
+    told = results_of(intents, results, found, world, instance_of(request.scope))
     headers = {"Cache-Control": "no-store"}
     if all(isinstance(result, Accepted) and result.replayed for result in results):
         headers["Idempotency-Replayed"] = "true"
@@ -368,7 +368,11 @@ def accepted_of(agent_id: str, accepted: Accepted) -> dict[str, Any]:
 
 
 def results_of(
-    intents: Sequence[Any], results: Sequence[Held | Accepted | SimulationError], found: Services, instance: str
+    intents: Sequence[Any],
+    results: Sequence[Held | Accepted | SimulationError],
+    found: Services,
+    world: Orchestrator,
+    instance: str,
 ) -> list[dict[str, Any]]:
     """Return what is told of each intent of a list, and count them."""
     told = []
@@ -380,10 +384,16 @@ def results_of(
         elif isinstance(result, Held):
             told.append(held_of(result))
         else:
-            found.metrics.intent_rejected(result.code)
+            count_refusal(found, world, result)
             told.append(enclosed_problem(result, instance))
     found.metrics.intents_accepted(accepted)
     return told
+
+
+def count_refusal(found: Services, world: Orchestrator, error: SimulationError) -> None:
+    """Count an intent, or an atomic list of them, that was refused."""
+    found.metrics.intent_rejected(error.code)
+    world.refused[error.code] += 1
 
 
 def _of_intents(error: InvalidEffectError) -> InvalidIntentError:

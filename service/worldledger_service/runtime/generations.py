@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -67,6 +67,15 @@ class _Here(NamedTuple):
     begun: Begun
     asked_seq: int | None
     watch: Watch
+
+
+class UnderWay(NamedTuple):
+    """A generation under way; ``is_here`` where this process cancels it."""
+
+    agent_id: str
+    req_id: str
+    context_seq: int
+    is_here: bool
 
 
 _STALE: Final = re.compile(r"stale_due_to_effect_(\d+)")
@@ -178,6 +187,14 @@ class Generations:
         key = (agent_id, req_id)
         found = self._here.get(key) or (None if here else self._elsewhere.get(key))
         return None if found is None else found.begun
+
+    def under_way(self) -> Iterator[UnderWay]:
+        """Return the generations under way: those of this process, and those of others that the log tells of."""
+        for (agent_id, req_id), here in self._here.items():
+            yield UnderWay(agent_id, req_id, here.begun.context_seq, is_here=True)
+        for (agent_id, req_id), elsewhere in self._elsewhere.items():
+            if (agent_id, req_id) not in self._here:
+                yield UnderWay(agent_id, req_id, elsewhere.begun.context_seq, is_here=False)
 
     def get(self, agent_id: str, req_id: str) -> CancelToken | None:
         """Return the token of a generation that runs here, has ended here not long ago, or was cancelled elsewhere."""

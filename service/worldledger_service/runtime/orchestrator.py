@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence, Sized
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -47,7 +48,7 @@ from worldledger_service.runtime.admission import Admission, IntentLists, Parts
 from worldledger_service.runtime.attachments import Attachment, Attachments, Subscription
 from worldledger_service.runtime.clocks import Clocks, Tick
 from worldledger_service.runtime.following import ViewFollower
-from worldledger_service.runtime.generations import Generations
+from worldledger_service.runtime.generations import Generations, UnderWay
 from worldledger_service.runtime.observing import Observing, Outbox
 from worldledger_service.runtime.replays import past_view
 from worldledger_service.runtime.sightings import Placing, Sightings, StalenessSettings, sights_of
@@ -144,6 +145,23 @@ class MemoryManager:
             + requests * _REQUEST
         )
         return MemoryStats(entities, len(self._attachments), seen, queued, kept, tokens, requests, estimated)
+
+
+# -- who is online -----------------------------------------------------------------------------------------
+
+
+class OnlineAgent(NamedTuple):
+    """An agent whose observations are read through this process, or that has a generation under way.
+
+    ``readers`` are its sockets, streams, waiting requests and handles, ``queued`` the observations that wait for them;
+    ``view_seq`` is that of the latest view that it may know, None where it has no reader here.
+    """
+
+    agent_id: str
+    readers: int
+    queued: int
+    view_seq: int | None
+    generations: list[UnderWay]
 
 
 # -- handles: an agent's own interface to its world ----------------------------------------------------------------
@@ -333,6 +351,8 @@ class Orchestrator:
         self.config = config
         self.effect_validator: EffectValidator = effect_validator or DefaultEffectValidator()
         self.event_log = event_log
+        #: how many intents, or atomic lists of them, the service's routes refused since this was opened, by code
+        self.refused: Counter[str] = Counter()
         #: every open handle
         self.agent_handles: dict[str, AgentHandle] = {}
         self._store = store
@@ -881,6 +901,26 @@ class Orchestrator:
     def waiting(self) -> int:
         """The number of intents that wait for their turn or for the decision of a tick."""
         return self._admission.scheduler.waiting + (0 if self._ticks is None else self._ticks.waiting)
+
+    @property
+    def seq(self) -> int:
+        """The last effect that is folded here."""
+        return self._follower.seq
+
+    def online(self) -> list[OnlineAgent]:
+        """Return the agents that are online, by name."""
+        read = {each.agent_id: each for each in self._attachments if each.subscriptions}
+        under_way: dict[str, list[UnderWay]] = {agent_id: [] for agent_id in read}
+        for generation in self._generations.under_way():
+            under_way.setdefault(generation.agent_id, []).append(generation)
+        found = []
+        for agent_id, generations in sorted(under_way.items()):
+            attachment = read.get(agent_id)
+            readers = () if attachment is None else attachment.subscriptions
+            view_seq = None if attachment is None else attachment.view_seq
+            queued = sum(map(len, readers))
+            found.append(OnlineAgent(agent_id, len(readers), queued, view_seq, generations))
+        return found
 
     @property
     def generations_cancelled(self) -> int:

@@ -72,6 +72,11 @@ class Worlds:
         opening = self._opening.begin(world_id, partial(self._start, world_id))
         return await guarded(self._store.outages, join(opening))
 
+    def opened(self, world_id: str) -> Orchestrator | None:
+        """Return a world's orchestrator if it is open; asking does not keep it open."""
+        found = self._open.get(world_id)
+        return None if found is None or found.world.broken else found.world
+
     async def close(self) -> None:
         """Close all of them; what follows from what has happened is still written."""
         self._closed = True

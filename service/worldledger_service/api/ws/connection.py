@@ -18,7 +18,7 @@ from worldledger.moments import UnreadableMomentError, parse_moment
 from worldledger.staleness import NOT_GIVEN, Threshold, check_about, check_threshold
 from worldledger.time_authority import WALL, TimeAuthority
 from worldledger_service.api.agents_of_worlds import PATIENCE, delta_of, view_of
-from worldledger_service.api.intents import accepted_of, check_list, check_ordered, results_of
+from worldledger_service.api.intents import accepted_of, check_list, check_ordered, count_refusal, results_of
 from worldledger_service.api.problems import InternalError, InvalidMessageError, enclosed_problem
 from worldledger_service.api.routing import segment
 from worldledger_service.api.ws.messages import (
@@ -301,7 +301,8 @@ class Taker:
             for result in results:
                 if isinstance(result, Accepted):
                     self._tokens.pop(result.req_id, None)
-            for text in write_results(message_id, results_of(intents, results, self._found, self._out.instance)):
+            told = results_of(intents, results, self._found, self._world, self._out.instance)
+            for text in write_results(message_id, told):
                 await self._out.text(text)
 
     def _await_tick(self, work: Coroutine[Any, Any, None]) -> None:
@@ -334,7 +335,7 @@ class Taker:
         return intent
 
     async def _reject(self, message_id: MessageId, error: SimulationError, intent: Any = None) -> None:
-        self._metrics.intent_rejected(error.code)
+        count_refusal(self._found, self._world, error)
         req_id = intent.get("req_id") if isinstance(intent, dict) else None
         if not isinstance(req_id, str) or len(req_id) > MAX_WORD:
             req_id = None
