@@ -23,7 +23,7 @@ function Page() {
       {here.page === "worlds" && <Worlds here={here} />}
       {here.page === "world" && <World key={here.world} name={here.world} />}
       {here.page === "sql" && <Sql here={here} />}
-      {here.page === "compare" && <Compare key={here.worlds.join("\n")} worlds={here.worlds} />}
+      {here.page === "compare" && <Compare key={here.worlds.join("\n")} here={here} />}
     </>
   );
 }

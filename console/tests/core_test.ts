@@ -3,7 +3,7 @@ import { compare, markOf, type Shown } from "../src/core/belief.ts";
 import { type Bin, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
 import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
 import { patchesOf } from "../src/core/http.ts";
-import { apply, changed, equal, type Json, valueAt } from "../src/core/json.ts";
+import { apply, changed, type Json, valueAt } from "../src/core/json.ts";
 import { Lru } from "../src/core/lru.ts";
 import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
@@ -11,15 +11,8 @@ import { isNews, present, quantile } from "../src/core/presence.ts";
 import { csv } from "../src/core/text.ts";
 import { throttled } from "../src/core/throttle.ts";
 import { scenes } from "../src/core/transcript.ts";
+import { same } from "./same.ts";
 import { bestHash, hex, lines, parsePosition, verify } from "../src/core/verify.ts";
-
-function same(found: unknown, wanted: unknown): void {
-  if (!equal(plain(found), plain(wanted))) {
-    throw new Error(`${JSON.stringify(found)} is not ${JSON.stringify(wanted)}`);
-  }
-}
-
-const plain = (value: unknown): Json => value === undefined ? null : JSON.parse(JSON.stringify(value));
 
 Deno.test("an address that was written is read as the same", () => {
   const here = worldAddress("a/b ü~1", {
@@ -43,12 +36,16 @@ Deno.test("an address that was written is read as the same", () => {
     selected: ["a", "b"],
   } as const;
   same(parse(format({ ...worlds, selected: ["a", "b"] })), worlds);
-  same(parse(format({ page: "compare", worlds: ["a", "b"] })), { page: "compare", worlds: ["a", "b"] });
+  const compared = { page: "compare" as const, worlds: ["a", "b"], group: "x=1" };
+  same(parse(format(compared)), compared);
 });
 
-Deno.test("a question's address keeps its parameters", () => {
-  const here = { page: "sql", name: "", params: { a: "1", "b c": "ü&=" }, query: "select 1 -- #?" } as const;
-  same(parse(format({ ...here })), here);
+Deno.test("a question's address keeps its parameters and its chart", () => {
+  const asked = { page: "sql", name: "", params: { a: "1", "b c": "ü&=" }, query: "select 1 -- #?" } as const;
+  for (const chart of [null, { look: "bars", x: "a b", y: "c&d", by: "" }] as const) {
+    const here = { ...asked, chart };
+    same(parse(format(here)), here);
+  }
 });
 
 Deno.test("a table becomes CSV that spreadsheets read", () => {

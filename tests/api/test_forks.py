@@ -48,7 +48,7 @@ async def test_a_fork_is_made_once(client: httpx2.AsyncClient) -> None:
     problem(await client.get("/v1/worlds/w/state?at=parent:1"), 404, "moment_not_found")
 
 
-async def test_a_list_of_worlds_says_what_is_a_fork_of_what(client: httpx2.AsyncClient) -> None:
+async def test_a_list_of_worlds_and_a_world_say_what_is_a_fork_of_what(client: httpx2.AsyncClient) -> None:
     """A fork in the list names its parent, the effect that it goes on from, and its depth; other worlds name none."""
     await _world(client)
     for name, parent in (("x", {"world_id": "w", "at": "seq:6"}), ("y", {"world_id": "x"})):
@@ -57,6 +57,8 @@ async def test_a_list_of_worlds_says_what_is_a_fork_of_what(client: httpx2.Async
     w, x, y = (listed[name] for name in "wxy")
     assert w["fork_of"] is None
     assert x["fork_of"] == {"world_id": "w", "world_uuid": w["world_uuid"], "global_seq": 6, "depth": 1}
+    assert (await client.get("/v1/worlds/x")).json()["fork_of"] == x["fork_of"]
+    assert (await client.get("/v1/worlds/w")).json()["fork_of"] is None
     assert y["fork_of"] == {
         "world_id": "x",
         "world_uuid": x["world_uuid"],

@@ -8,8 +8,10 @@ import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
 import httpx2
+import pyarrow as pa
 import pytest
 
 from tests import warm
@@ -76,18 +78,38 @@ async def test_a_fork_stands_below_its_parent_and_names_where_it_begins(page: Pa
 
 
 async def test_two_worlds_are_selected_and_compared(page: Page) -> None:
-    """Two ticks lead to where the two part."""
+    """Two ticks lead to where the two part, each in its lane with the effect that parts them, and to their measures."""
     await page.goto("/")
     games = page.get_by_role("checkbox", name=re.compile("^Select examples-hasty"))
     await games.nth(0).check()
     await games.nth(1).check()
     await page.get_by_role("link", name="Compare 2 worlds").click()
     await expect(page.get_by_role("heading", name="Compare")).to_be_visible()
-    await expect(page.get_by_role("tree")).to_be_visible()
+    lanes = page.get_by_role("region", name=re.compile("^Lane of examples-hasty"))
+    await expect(lanes).to_have_count(2)
+    for lane in (lanes.nth(0), lanes.nth(1)):
+        await expect(lane.get_by_role("listitem").filter(has_text="here they part")).to_contain_text("MoveMade")
+    await expect(page.get_by_role("img", name=re.compile("of 2 runs$")).first).to_be_visible()
+    await page.get_by_role("combobox", name="Mean and quartiles").select_option("experiment")
+    await expect(page.get_by_role("img", name=re.compile("mean and quartiles by experiment$")).first).to_be_visible()
+    assert "group=experiment" in page.url
+    await lanes.nth(0).get_by_role("link").first.click()
+    await expect(page.get_by_role("complementary")).to_be_visible()
+
+
+async def test_the_lanes_of_a_fork_begin_below_the_past_that_it_shares(page: Page) -> None:
+    """The parent's effects up to the fork point stand once, across both lanes; each lane has its own from there on."""
+    await page.goto("/#/compare?world=bazaar&world=second-try")
+    shared = page.get_by_role("region", name="Shared past")
+    await expect(shared.get_by_role("heading")).to_have_text("Both have effects 1 to 4 of bazaar")
+    await expect(shared.get_by_role("link").first).to_have_text("1")
+    await expect(page.get_by_role("region", name="Lane of bazaar").get_by_role("link").first).to_have_text("5")
+    fork = page.get_by_role("region", name="Lane of second-try").get_by_role("listitem")
+    await expect(fork.first).to_contain_text("WorldCreated")
 
 
 async def test_questions_in_sql_are_answered(page: Page) -> None:
-    """A question with a name has its parameters, one's own is free; the answer is a table, and CSV."""
+    """A question with a name has its parameters, one's own is free; the answer is a table, a chart, CSV and Arrow."""
     await page.goto("/")
     await page.get_by_role("link", name="SQL").click()
     query = page.get_by_role("textbox", name="Query")
@@ -98,11 +120,33 @@ async def test_questions_in_sql_are_answered(page: Page) -> None:
     async with page.expect_download() as saving:
         await page.get_by_role("button", name="CSV").click()
     assert "ReasoningRecorded,1" in Path(await (await saving.value).path()).read_text()
+    async with page.expect_download() as saving:
+        await page.get_by_role("button", name="Arrow").click()
+    table = pa.ipc.open_stream(Path(await (await saving.value).path()).read_bytes()).read_all()
+    assert {"kind": "ReasoningRecorded", "n": 1} in table.to_pylist()
+    await page.get_by_text("Views and their columns").click()
+    await expect(page.locator(".views")).to_contain_text("world_summaries")
     await page.wait_for_url(re.compile("query="))
+    await page.get_by_role("button", name="Chart").click()
+    chart = page.get_by_role("img", name="bars: n by kind")
+    await expect(chart.locator("rect")).not_to_have_count(0)
+    await page.get_by_role("combobox", name="As").select_option("points")
     await page.reload()
+    await expect(page.get_by_role("img", name="points: n by kind")).to_contain_text("ReasoningRec")
     await expect(query).to_have_value(re.compile("^select kind"))
     await page.get_by_role("combobox", name="Question").select_option(index=1)
     await expect(query).not_to_be_editable()
+
+
+async def test_an_answer_of_many_rows_is_a_table_of_those_in_sight(page: Page) -> None:
+    """Of three thousand rows few are elements, and the last one is there once it is scrolled to."""
+    query = "select global_seq as n, payload ->> 'to' as place from effects where world_id = 'long' order by 1"
+    await page.goto(f"/#/sql?{urlencode({'query': query})}")
+    rows = page.get_by_role("region", name="Rows").get_by_role("row")
+    await expect(rows.nth(1)).to_contain_text("1")
+    assert await rows.count() < 80
+    await page.get_by_role("region", name="Rows").evaluate("box => box.scrollTop = 2800 * 26")
+    await expect(rows.filter(has_text=re.compile(r"^2,?801"))).to_be_visible()
 
 
 async def test_a_game_shows_its_board_and_its_moves(page: Page) -> None:

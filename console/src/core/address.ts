@@ -1,5 +1,7 @@
 /** The address of a page: it says all that a reader sees, so copying it is sharing. It lies behind the `#`. */
 
+import { type Choice, LOOKS } from "./chart.ts";
+
 export interface WorldsAddress {
   page: "worlds";
   q: string;
@@ -32,6 +34,8 @@ export interface WorldAddress {
 export interface CompareAddress {
   page: "compare";
   worlds: string[];
+  /** By what runs are put together for their mean and quartiles; empty for each run alone. */
+  group: string;
 }
 
 export interface SqlAddress {
@@ -40,6 +44,8 @@ export interface SqlAddress {
   name: string;
   params: Record<string, string>;
   query: string;
+  /** The chart of the answer; null for none. */
+  chart: Choice | null;
 }
 
 export type Address = WorldsAddress | WorldAddress | CompareAddress | SqlAddress;
@@ -79,12 +85,16 @@ export function parse(hash: string): Address {
       unit: text("unit"),
     });
   }
-  if (page === "compare") return { page: "compare", worlds: [...new Set(given.getAll("world"))].slice(0, 20) };
+  if (page === "compare") {
+    return { page: "compare", worlds: [...new Set(given.getAll("world"))].slice(0, 20), group: text("group") };
+  }
   if (page === "sql") {
     const params = Object.fromEntries(
       [...given].filter(([name]) => name.startsWith("p.")).map(([name, value]) => [name.slice(2), value]),
     );
-    return { page: "sql", name: text("name"), params, query: text("query") };
+    const look = LOOKS.find((each) => each === text("chart"));
+    const chart = look === undefined ? null : { look, x: text("x"), y: text("y"), by: text("by") };
+    return { page: "sql", name: text("name"), params, query: text("query"), chart };
   }
   return {
     page: "worlds",
@@ -125,11 +135,16 @@ export function format(address: Address): string {
   } else if (address.page === "compare") {
     path = "#/compare";
     for (const world of address.worlds) put("world", world);
+    put("group", address.group);
   } else if (address.page === "sql") {
     path = "#/sql";
     put("name", address.name);
     for (const [name, value] of Object.entries(address.params)) put(`p.${name}`, value);
     put("query", address.query);
+    if (address.chart !== null) {
+      const { look, ...columns } = address.chart;
+      for (const [name, value] of Object.entries({ chart: look, ...columns })) put(name, value);
+    }
   } else {
     put("q", address.q);
     put("ruleset", address.ruleset);

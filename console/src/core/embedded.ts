@@ -3,10 +3,10 @@
 import type { Bin } from "./density.ts";
 import { type BlockData, blockOf } from "./frames.ts";
 import { binsOf, blockOfStates, blockOfViews, type Density, type StateFrames, type ViewFrames } from "./http.ts";
-import type { Obj } from "./json.ts";
 import type { Effect } from "./panel.ts";
 import type {
   Answer,
+  Compared,
   Filter,
   Online,
   Page,
@@ -78,7 +78,7 @@ export class EmbeddedSource implements Source {
   }
 
   worlds(): Promise<WorldsPage> {
-    return Promise.resolve({ worlds: [{ ...this.only, fork_of: null }], next: null, facets: null });
+    return Promise.resolve({ worlds: [this.only], next: null, facets: null });
   }
 
   world(name: string): Promise<World> {
@@ -158,7 +158,11 @@ export class EmbeddedSource implements Source {
     return missing("a database");
   }
 
-  compare(): Promise<Obj> {
+  askArrow(): Promise<Blob> {
+    return missing("a database");
+  }
+
+  compare(): Promise<Compared> {
     return missing("another world");
   }
 

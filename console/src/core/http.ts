@@ -7,6 +7,7 @@ import type { Json, Obj, Operation } from "./json.ts";
 import type { Effect } from "./panel.ts";
 import {
   type Answer,
+  type Compared,
   type Filter,
   type Online,
   type Page,
@@ -125,6 +126,19 @@ export class HttpSource implements Source {
   }
 
   async ask(question: Question | string, given: Record<string, string>, most: number): Promise<Answer> {
+    return await (await this.query(question, given, { max_rows: most }, "application/json")).json();
+  }
+
+  async askArrow(question: Question | string, given: Record<string, string>): Promise<Blob> {
+    return await (await this.query(question, given, {}, "application/vnd.apache.arrow.stream")).blob();
+  }
+
+  private async query(
+    question: Question | string,
+    given: Record<string, string>,
+    more: Obj,
+    accept: string,
+  ): Promise<Response> {
     const asked = typeof question === "string" ? { query: question } : { name: question.name };
     const types = typeof question === "string" ? [] : question.parameters;
     const params = Object.fromEntries(
@@ -133,10 +147,11 @@ export class HttpSource implements Source {
         return [name, /int|double|numeric/.test(type) ? Number(value) : value];
       }),
     );
-    const body = JSON.stringify({ ...asked, params, max_rows: most });
-    const answer = await fetch("/v1/sql", { method: "POST", headers: { "Content-Type": "application/json" }, body });
+    const body = JSON.stringify({ ...asked, params, ...more });
+    const headers = { "Content-Type": "application/json", Accept: accept };
+    const answer = await fetch("/v1/sql", { method: "POST", headers, body });
     if (!answer.ok) throw await refusal(answer);
-    return await answer.json();
+    return answer;
   }
 
   world(name: string): Promise<World> {
@@ -223,8 +238,10 @@ export class HttpSource implements Source {
     throw new Error("the search was cut off");
   }
 
-  compare(worlds: string[]): Promise<Obj> {
-    return json(`/v1/compare?${worlds.map((world) => `world=${encodeURIComponent(world)}`).join("&")}`);
+  compare(worlds: string[], group: string): Promise<Compared> {
+    const asked = new URLSearchParams(worlds.map((world) => ["world", world]));
+    if (group !== "") asked.append("group", group);
+    return json(`/v1/compare?${asked}`);
   }
 
   log(world: string, until: number): string {

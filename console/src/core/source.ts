@@ -17,10 +17,6 @@ export interface World {
   head_checksum: string;
   sim_time: number;
   wall_time: number;
-}
-
-/** A world as it is listed. */
-export interface Listed extends World {
   /** The parent and the effect that a fork goes on from. */
   fork_of: { world_id: string; world_uuid: string; global_seq: number; depth: number } | null;
 }
@@ -51,7 +47,7 @@ export interface Facet {
 }
 
 export interface WorldsPage {
-  worlds: Listed[];
+  worlds: World[];
   next: string | null;
   facets: { total: number; live: number; rulesets: Facet[]; experiments: Facet[] } | null;
 }
@@ -113,6 +109,51 @@ export interface ProjectionLag {
   parked: number;
 }
 
+/** A measure of runs by number of turn, round or ply: a value for each run and number. */
+export interface MeasureSeries {
+  measure: string;
+  numbers: number[];
+  values: (number | null)[][];
+}
+
+/** The same of a group of runs. */
+export interface GroupSeries {
+  measure: string;
+  group: string;
+  numbers: number[];
+  n: number[];
+  mean: (number | null)[];
+  q1: (number | null)[];
+  q3: (number | null)[];
+}
+
+/** How runs compare: docs/how-to-compare.md explains each member. */
+export interface Compared {
+  worlds: { world_id: string; head_seq: number; labels: Obj }[];
+  by: string;
+  pairs: Pair[];
+  series: MeasureSeries[];
+  series_unit: string | null;
+  groups: { by: string; of: string[]; series: GroupSeries[] } | null;
+  [other: string]: unknown;
+}
+
+/** An effect where two runs part. */
+export interface Parting {
+  world_id: string;
+  global_seq: number;
+}
+
+export interface Pair {
+  a: string;
+  b: string;
+  equal: boolean;
+  equal_effects: number;
+  shared_effects: number;
+  divergence: { unit: string; number: number | null; a: Parting | null; b: Parting | null } | null;
+  [other: string]: unknown;
+}
+
 export interface Source {
   worlds(query: WorldsQuery, signal: AbortSignal): Promise<WorldsPage>;
   world(name: string): Promise<World>;
@@ -134,7 +175,10 @@ export interface Source {
   questions(): Promise<Question[]>;
   /** Ask a question with a name, or one in SQL. */
   ask(question: Question | string, params: Record<string, string>, most: number): Promise<Answer>;
-  compare(worlds: string[]): Promise<Obj>;
+  /** The same as an Arrow IPC stream, with every row. */
+  askArrow(question: Question | string, params: Record<string, string>): Promise<Blob>;
+  /** Where worlds part, and what is measured of them; `group` for the mean and quartiles by a label. */
+  compare(worlds: string[], group: string): Promise<Compared>;
   /** The log for verification, or where it is read. */
   log(world: string, until: number): Blob | string;
   /** Be told every effect after a seq; returns how to end that. */

@@ -1,21 +1,35 @@
-/** Some worlds side by side: where each pair parts. */
+/** Some worlds side by side: where each two part, in lanes, and what is measured of them, as lines. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { format, worldAddress } from "../core/address.ts";
-import { isObject, type Json, type Obj } from "../core/json.ts";
-import { plain } from "../core/text.ts";
-import { source, words } from "../parts/app.ts";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { type CompareAddress, format, worldAddress } from "../core/address.ts";
+import type { Chart, Series } from "../core/chart.ts";
+import { isObject, type Obj } from "../core/json.ts";
+import type { Compared, GroupSeries, MeasureSeries, Pair } from "../core/source.ts";
+import { count } from "../core/text.ts";
+import { go, source, words } from "../parts/app.ts";
+import { ChartView } from "../parts/chart.tsx";
+import { Lanes } from "../parts/lanes.tsx";
 import { Tree } from "../parts/tree.tsx";
 
-export function Compare({ worlds }: { worlds: string[] }) {
-  const found = useSignal<Obj | null>(null);
+/** Charts that are drawn at first. */
+const CHARTS = 12;
+/** What only the comparison of two worlds has, with its title. */
+const DETAILS = [["states", "Where the states differ"], ["views", "Where the views differ"], [
+  "after",
+  "Effects from there on",
+]] as const;
+
+export function Compare({ here }: { here: CompareAddress }) {
+  const { worlds, group } = here;
+  const found = useSignal<Compared | null>(null);
   const error = useSignal("");
   useEffect(() => {
     document.title = "Compare · Worldledger";
     if (worlds.length < 2) error.value = "Two worlds at least are needed";
-    else source.compare(worlds).then((answer) => found.value = answer, (reason) => error.value = words(reason));
-  }, []);
+    else source.compare(worlds, group).then((answer) => found.value = answer, (reason) => error.value = words(reason));
+  }, [group]);
+  const answer = found.value;
   return (
     <main class="compare">
       <h1>Compare</h1>
@@ -29,29 +43,147 @@ export function Compare({ worlds }: { worlds: string[] }) {
           {error.value}. <a href="#/">All worlds</a>
         </p>
       )}
-      {error.value === "" && found.value === null && <p role="status">reading the logs …</p>}
-      {list(found.value?.["pairs"]).map((pair) => (
-        <Pair
-          key={`${plain(pair["a"])}\n${plain(pair["b"])}`}
-          pair={pair}
-        />
-      ))}
+      {error.value === "" && answer === null && <p role="status">reading the logs …</p>}
+      {answer !== null && (
+        <>
+          <section aria-label="Where they part">
+            <h2>Where they part</h2>
+            {answer.pairs.map((pair) => (
+              <OnePair key={`${pair.a}\n${pair.b}`} pair={pair} only={answer.pairs.length === 1} />
+            ))}
+            {DETAILS.map(([name, title]) =>
+              isObject(answer[name]) && (
+                <details key={name}>
+                  <summary>{title}</summary>
+                  <Tree value={answer[name] as Obj} label={title} open={2} />
+                </details>
+              )
+            )}
+          </section>
+          <Measures here={here} answer={answer} />
+        </>
+      )}
     </main>
   );
 }
 
-function list(value: Json | undefined): Obj[] {
-  return Array.isArray(value) ? value.filter(isObject) : [];
+function OnePair({ pair, only }: { pair: Pair; only: boolean }) {
+  const { a, b, divergence } = pair;
+  const [isOpen, open] = useState(only);
+  const told = pair.equal ? "nothing differs" : divergence === null ? "they do not part" : partingOf(pair);
+  return (
+    <details class="pair" open={isOpen} onToggle={({ currentTarget }) => open(currentTarget.open)}>
+      <summary>
+        <bdi>{a}</bdi> · <bdi>{b}</bdi> <span class="about">{told}</span>
+      </summary>
+      {isOpen && (
+        <>
+          <Lanes pair={pair} />
+          <details>
+            <summary>Every difference</summary>
+            <Tree value={pair as unknown as Obj} label={`How ${a} and ${b} differ`} open={2} />
+          </details>
+        </>
+      )}
+    </details>
+  );
 }
 
-function Pair({ pair }: { pair: Obj }) {
-  const [a, b] = [plain(pair["a"]), plain(pair["b"])];
+function partingOf({ divergence, equal_effects, shared_effects }: Pair): string {
+  const { unit, number } = divergence as NonNullable<Pair["divergence"]>;
+  const place = number === null ? `before the first ${unit}` : `at ${unit} ${count(number)}`;
+  const shared = shared_effects > 0 ? `, ${count(shared_effects)} of them in the past that they share` : "";
+  return `part ${place}, after ${count(equal_effects)} equal effects${shared}`;
+}
+
+function Measures({ here, answer }: { here: CompareAddress; answer: Compared }) {
+  const { series, worlds, groups } = answer;
+  const [text, filter] = useState("");
+  const [most, show] = useState(CHARTS);
+  const labels = ["experiment", ...new Set(worlds.flatMap((world) => Object.keys(world.labels)))];
+  const wanted = series.filter(({ measure }) => measure.toLowerCase().includes(text.toLowerCase()));
+  const charts = useMemo(
+    () => wanted.slice(0, most).map((each) => chartOfMeasure(each, answer)),
+    [answer, text, most],
+  );
+  if (series.length === 0) return null;
   return (
-    <section aria-label={`${a} and ${b}`}>
-      <h2>{a} · {b}</h2>
-      {pair["equal"] === true
-        ? <p>Nothing differs.</p>
-        : <Tree value={pair} label={`How ${a} and ${b} differ`} open={2} />}
+    <section aria-label="Measures">
+      <h2>Measures by {answer.series_unit}</h2>
+      <div class="filters">
+        <label>
+          Mean and quartiles for each{" "}
+          <select
+            value={here.group}
+            onChange={({ currentTarget }) => go({ ...here, group: currentTarget.value })}
+          >
+            <option value="">run alone</option>
+            {labels.map((label) => <option key={label} value={label}>{label}</option>)}
+          </select>
+        </label>
+        {series.length > CHARTS && (
+          <input
+            type="search"
+            aria-label="Filter measures"
+            placeholder="filter measures"
+            onInput={({ currentTarget }) => filter(currentTarget.value)}
+          />
+        )}
+      </div>
+      <div class="measures">
+        {charts.map(({ measure, chart }) => (
+          <section key={measure} aria-label={measure}>
+            <h3>
+              <bdi>{measure}</bdi>
+            </h3>
+            <ChartView
+              chart={chart}
+              height={190}
+              label={`${measure} by ${answer.series_unit}, ${
+                groups === null ? `of ${worlds.length} runs` : `mean and quartiles by ${groups.by}`
+              }`}
+            />
+          </section>
+        ))}
+      </div>
+      {wanted.length > most && (
+        <button type="button" onClick={() => show(wanted.length)}>all {count(wanted.length)} measures</button>
+      )}
     </section>
   );
+}
+
+/** A line for each run; of groups the mean with a band from the first quartile to the third, before the runs. */
+function chartOfMeasure({ measure, numbers, values }: MeasureSeries, { worlds, groups, series_unit }: Compared) {
+  const names = [...new Set(groups?.of ?? [])];
+  const runs = values.map((row, index): Series => {
+    const points = row.map((value, at): [number, number | null] => [numbers[at] as number, value]);
+    const name = worlds[index]?.world_id ?? "";
+    return groups === null ? { name, points } : {
+      name,
+      points,
+      faint: true,
+      colour: names.indexOf(groups.of[index] as string),
+    };
+  });
+  const means = (groups?.series ?? []).filter((each) => each.measure === measure).map((each) => meanOf(each, names));
+  const chart: Chart = {
+    look: "lines",
+    x: { is: "number" },
+    titles: [series_unit ?? "", ""],
+    series: [...runs, ...means],
+  };
+  return { measure, chart };
+}
+
+function meanOf({ group, numbers, mean, q1, q3 }: GroupSeries, names: string[]): Series {
+  return {
+    name: group,
+    colour: names.indexOf(group),
+    points: numbers.map((number, at) => [number, mean[at] ?? null]),
+    band: numbers.flatMap((number, at): [number, number, number][] => {
+      const [low, high] = [q1[at] ?? null, q3[at] ?? null];
+      return low === null || high === null ? [] : [[number, low, high]];
+    }),
+  };
 }

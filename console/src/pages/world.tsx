@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { format, type Pane, worldAddress } from "../core/address.ts";
-import { isObject, type Json } from "../core/json.ts";
+import type { World as WorldFound } from "../core/source.ts";
 import { offline, source, words } from "../parts/app.ts";
 import { Detail } from "../parts/detail.tsx";
 import { Effects } from "../parts/effects.tsx";
@@ -70,7 +70,7 @@ function Opened({ model }: { model: WorldModel }) {
               <bdi>{world.experiment}</bdi>
             </>
           )}
-          <Parent world={world.world_id} />
+          <Parent world={world} />
         </p>
         <div class="panes" role="group" aria-label="Panes">
           {PANES.map(([pane, title]) => (
@@ -109,18 +109,10 @@ function Opened({ model }: { model: WorldModel }) {
   );
 }
 
-/** Where the history of a fork comes from, as a link to its parent at the fork point: the genesis names it. */
-function Parent({ world }: { world: string }) {
-  const origin = useSignal<{ world_id: string; global_seq: number } | null>(null);
-  useEffect(() => {
-    source.effect(world, 1).then(({ text }) => {
-      const { payload } = JSON.parse(text) as { payload: { fork_of?: Json } };
-      const { world_id, global_seq } = isObject(payload.fork_of) ? payload.fork_of : {};
-      if (typeof world_id === "string" && typeof global_seq === "number") origin.value = { world_id, global_seq };
-    }, () => undefined);
-  }, []);
-  if (origin.value === null) return null;
-  const { world_id, global_seq } = origin.value;
+/** Where the history of a fork comes from, as a link to its parent at the fork point. */
+function Parent({ world: { fork_of } }: { world: WorldFound }) {
+  if (fork_of === null) return null;
+  const { world_id, global_seq } = fork_of;
   const words = <bdi>{`${world_id} at seq ${global_seq}`}</bdi>;
   return (
     <>

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { format, worldAddress, type WorldsAddress } from "../core/address.ts";
-import type { Facet, Listed, World, WorldsPage } from "../core/source.ts";
+import type { Facet, World, WorldsPage } from "../core/source.ts";
 import { count, when } from "../core/text.ts";
 import { address, go, source, words } from "../parts/app.ts";
 import { SearchField } from "../parts/search.tsx";
@@ -94,8 +94,11 @@ export function Worlds({ here }: { here: WorldsAddress }) {
             <p class="selection">
               {selected.length < 2
                 ? "Select another one to compare."
-                : <a href={format({ page: "compare", worlds: selected })}>Compare {selected.length} worlds</a>}{" "}
-              <button type="button" onClick={() => change({ selected: [] })}>none</button>
+                : (
+                  <a href={format({ page: "compare", worlds: selected, group: "" })}>
+                    Compare {selected.length} worlds
+                  </a>
+                )} <button type="button" onClick={() => change({ selected: [] })}>none</button>
             </p>
           )}
           <table>
@@ -197,15 +200,15 @@ function isLive({ wall_time }: World): boolean {
 }
 
 /** Forks below their parents, where both are listed; otherwise in the order given. */
-function tree(worlds: readonly Listed[]): { world: Listed; depth: number }[] {
+function tree(worlds: readonly World[]): { world: World; depth: number }[] {
   const listed = new Set(worlds.map(({ world_uuid }) => world_uuid));
-  const forks = new Map<string, Listed[]>();
+  const forks = new Map<string, World[]>();
   for (const world of worlds) {
     const parent = world.fork_of?.world_uuid ?? "";
     const place = listed.has(parent) ? parent : "";
     forks.set(place, [...(forks.get(place) ?? []), world]);
   }
-  const found: { world: Listed; depth: number }[] = [];
+  const found: { world: World; depth: number }[] = [];
   const walk = (parent: string, depth: number): void => {
     for (const world of forks.get(parent) ?? []) {
       found.push({ world, depth });

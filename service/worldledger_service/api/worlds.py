@@ -88,8 +88,8 @@ class WorldOrigin(Shape):
     depth: int = Field(ge=1, description="How many ancestors the fork has.")
 
 
-class ListedWorld(WorldRecord):
-    """A world as a page of worlds has it."""
+class WorldWithOrigin(WorldRecord):
+    """A world, and of a fork where it goes on from."""
 
     fork_of: WorldOrigin | None = Field(description="Where it goes on from; null for a world that is no fork.")
 
@@ -97,7 +97,7 @@ class ListedWorld(WorldRecord):
 class WorldPage(Shape):
     """A page of worlds."""
 
-    worlds: list[ListedWorld]
+    worlds: list[WorldWithOrigin]
     next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
     facets: WorldFacets | None = Field(default=None, description="Where they are asked for.")
     near: Near = None
@@ -253,11 +253,7 @@ async def list_worlds(
             if isinstance(record, Finding):
                 log.error("a world is not listed", world_id=position, error=record.what)
                 continue
-            origin = origins.get(position)
-            if isinstance(origin, Finding):
-                log.error("where a fork begins cannot be read", world_id=position, error=origin.what)
-            fork_of = origin.model_dump(include=_ORIGIN) if isinstance(origin, genesis.ForkPoint) else None
-            texts.append(to_json({**dict(record), "fork_of": fork_of}))
+            texts.append(_with_origin(record, origins.get(position)))
             size += len(texts[-1])
     following = b'"%b"' % position.encode() if more else b"null"
     headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
@@ -282,7 +278,7 @@ def _facets(found: dict[str, list[tuple[str | None, int]]]) -> dict[str, Any]:
     response_class=Response,
     responses={
         200: {
-            **json_of(WorldRecord),
+            **json_of(WorldWithOrigin),
             "description": "The world with its present head.",
             "headers": {"ETag": header('`"<world>:<head_seq>:<first 8 digits of head_checksum>"`')},
         },
@@ -292,9 +288,20 @@ def _facets(found: dict[str, list[tuple[str | None, int]]]) -> dict[str, Any]:
 )
 async def get_world(request: Request, world: WorldName) -> Response:
     """Return what a world is and where its log ends now."""
-    record = await services(request).store.world(world)
+    store = services(request).store
+    record = await store.world(world)
     headers = _headers(record)
-    return not_modified(request, headers) or _answer(record, 200, headers)
+    if (unchanged := not_modified(request, headers)) is not None:
+        return unchanged
+    origins = await store.fork_points([record.world_id])
+    return Response(_with_origin(record, origins.get(record.world_id)), 200, headers, "application/json")
+
+
+def _with_origin(record: WorldRecord, origin: genesis.ForkPoint | Finding | None) -> bytes:
+    if isinstance(origin, Finding):
+        log.error("where a fork begins cannot be read", world_id=record.world_id, error=origin.what)
+    fork_of = origin.model_dump(include=_ORIGIN) if isinstance(origin, genesis.ForkPoint) else None
+    return to_json({**dict(record), "fork_of": fork_of})
 
 
 def _headers(record: WorldRecord) -> dict[str, str]:
