@@ -236,6 +236,7 @@ Deno.test("bins grow with a world, and stay few", () => {
   same(bins.at(-1)?.to, 5002);
   const sum = (kind: string) => bins.reduce((all, { counts }) => all + (counts[kind] ?? 0), 0);
   same([sum("Move"), sum("__proto__")], [2 + 3333, 1667]);
+  same(grown(before, [{ global_seq: 2, kind: "Move" }], 8), before);
 });
 
 Deno.test("what is asked for often is done at once, and then not too often", async () => {

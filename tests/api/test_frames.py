@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from unittest import mock
 
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 from worldledger_sandbox.rules import Sandbox
 from worldledger_service.api.context import Services
+from worldledger_service.runtime.frames import coarse
 from worldledger_service.store.states import States
 
 from tests import frames
@@ -157,6 +159,21 @@ async def test_frames_that_are_known_are_not_folded_again(client: httpx2.AsyncCl
     await _post(client, f"/v1/worlds/{peopled}/effects", _move(99, sim_time=99.0))
     assert (await client.get(f"/v1/worlds/{peopled}/frames?to_seq=9", headers=fixed)).status_code == 304
     assert (await client.get(f"/v1/worlds/{peopled}/frames", headers=growing)).status_code == 200
+
+
+async def test_coarse_frames_are_made_once(client: httpx2.AsyncClient, peopled: str) -> None:
+    """Coarse frames are made for the first of several requests, and kept until the world has grown."""
+    path = f"/v1/worlds/{peopled}/frames?every=10"
+    with mock.patch("worldledger_service.api.frames.coarse", side_effect=coarse) as made:
+        first, second = await asyncio.gather(client.get(path), client.get(path))
+        third = await client.get(path)
+        assert made.call_count == 1
+        assert first.status_code == 200
+        assert first.content == second.content == third.content
+        await _post(client, f"/v1/worlds/{peopled}/effects", _move(99, sim_time=99.0))
+        grown = await client.get(path)
+        assert made.call_count == 2
+    assert grown.headers["etag"] != first.headers["etag"]
 
 
 async def test_a_fork_says_where_its_past_is(client: httpx2.AsyncClient, peopled: str) -> None:
@@ -309,7 +326,7 @@ async def test_a_kept_state_that_does_not_hold_is_left_out(
     client: httpx2.AsyncClient, shared_url: str, kept: str
 ) -> None:
     """A snapshot that was changed is no frame."""
-    before = await _get(client, f"/v1/worlds/{kept}/frames", every=10)
+    before = await _get(client, f"/v1/worlds/{kept}/frames", every=10, to_seq=201)
     damaged = before["frames"]["seq"][3]
     connection = await asyncpg.connect(shared_url)
     try:
@@ -318,7 +335,8 @@ async def test_a_kept_state_that_does_not_hold_is_left_out(
         await connection.execute(statement, kept, damaged, text)
     finally:
         await connection.close()
-    found = await _get(client, f"/v1/worlds/{kept}/frames", every=10)
+    # Another range, for the answer is kept.
+    found = await _get(client, f"/v1/worlds/{kept}/frames", every=10, to_seq=202)
     # States may be kept meanwhile; these do not go.
     assert damaged not in found["frames"]["seq"]
     assert set(before["frames"]["seq"]) - {damaged} <= set(found["frames"]["seq"])

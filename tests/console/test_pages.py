@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import json
@@ -284,6 +285,32 @@ async def test_a_world_is_followed_live(page: Page, site: Site) -> None:
     site.post("/v1/worlds/growing/effects", draft("Speak", "ann", text="unseen"))
     await expect(moment(page)).to_have_attribute("aria-valuemax", "5")
     await expect(moment(page)).to_have_attribute("aria-valuenow", "4")
+
+
+async def test_the_page_has_its_head_before_its_script(page: Page) -> None:
+    """Until the script has come the page shows its name: the first paint waits for no answer about the world."""
+    held = asyncio.Event()
+
+    async def hold(route: Any) -> None:
+        await held.wait()
+        await route.continue_()
+
+    await page.route("**/assets/main-*.js", hold)
+    await page.goto("/#/w/long", wait_until="commit")
+    await expect(page.get_by_role("link", name="Worldledger")).to_be_visible()
+    held.set()
+    await expect(page.get_by_role("heading", name="long")).to_be_visible()
+    await expect(page.get_by_role("link", name="Worldledger")).to_have_count(1)
+
+
+async def test_a_world_is_opened_with_little(page: Page) -> None:
+    """What is seen first is asked for first: one block of states, a page of effects; the coarse level comes after."""
+    asked: list[str] = []
+    page.on("request", lambda asking: asked.append(asking.url.partition("/v1/worlds/long")[2]))
+    async with page.expect_request("**/tail?*"), page.expect_request("**/frames?frames=*"):
+        await page.goto("/#/w/long?at=450")
+    first = [path.partition("?")[0] for path in asked if path and "kind=" not in path][:4]
+    assert sorted(first) == ["/agents", "/density", "/effects", "/frames"]
 
 
 async def test_back_and_forward_lead_through_what_was_looked_at(page: Page) -> None:

@@ -44,6 +44,7 @@ export function grown(
   if (last !== undefined) made.push(joined([last]));
   for (const { global_seq: to, kind } of effects) {
     const last = made.at(-1);
+    if (last !== undefined && to <= last.to) continue; // counted already: the world has grown while it was asked
     const width = made.length < 2 ? 1 : (made[0] as Bin).to - (made[0] as Bin).from + 1;
     if (last !== undefined && last.to - last.from + 1 < width) {
       last.to = to;

@@ -143,8 +143,8 @@ export class FrameStore {
     return this.failed.get(blockOf(seq));
   }
 
-  /** Load what a cursor at a seq needs, and what it is moving towards. */
-  want(seq: number, direction = 0): void {
+  /** Load what a cursor at a seq needs, and what it is moving towards; resolves when the former was tried. */
+  async want(seq: number, direction = 0): Promise<void> {
     const here = blockOf(seq);
     const wanted = [here];
     if (direction !== 0) wanted.push(here + direction, here + 2 * direction);
@@ -153,7 +153,8 @@ export class FrameStore {
     for (const [number, request] of this.loading) {
       if (Math.abs(number - here) > 3) request.abort();
     }
-    for (const number of wanted) void this.fetch(number);
+    const [first] = wanted.map((number) => this.fetch(number));
+    await first;
   }
 
   /** The world has grown up to a seq. */

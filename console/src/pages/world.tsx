@@ -1,7 +1,7 @@
 /** One world: its timeline, its effects, its state at the cursor. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { format, type Pane, worldAddress } from "../core/address.ts";
 import type { World as WorldFound } from "../core/source.ts";
 import { offline, source, words } from "../parts/app.ts";
@@ -28,7 +28,8 @@ const PANES: readonly (readonly [Pane, string])[] = [
 export function World({ name }: { name: string }) {
   const model = useSignal<WorldModel | null>(null);
   const error = useSignal("");
-  useEffect(() => {
+  // Before the browser has painted anything: what it waits for longest is asked for first.
+  useLayoutEffect(() => {
     document.title = `${name} · Worldledger`;
     let made: WorldModel | undefined;
     let left = false;

@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { type Address, format, parse, worldAddress } from "../core/address.ts";
 import { EmbeddedSource } from "../core/embedded.ts";
 import { HttpSource } from "../core/http.ts";
+import type { PanelModule } from "../core/panel.ts";
 import type { Source } from "../core/source.ts";
 import type { Unit } from "../core/transcript.ts";
 
@@ -76,6 +77,22 @@ function told<T>(name: string): Record<string, T> {
 export const panels = told<string>("panels");
 /** The units in which kinds count, by the kind and their names. */
 export const units = told<Record<string, Unit>>("units");
+
+const modules = new Map<string, Promise<PanelModule>>();
+
+/** The module of a kind's panel, loaded once; undefined if the kind has none. */
+export function panelOf(kind: string): Promise<PanelModule> | undefined {
+  const url = Object.hasOwn(panels, kind) ? panels[kind] : undefined;
+  if (url === undefined) return undefined;
+  let found = modules.get(url);
+  if (found === undefined) {
+    found = import(loadable(url)) as Promise<PanelModule>;
+    modules.set(url, found);
+    // Asked again after a failure, not before.
+    found.catch(() => modules.delete(url));
+  }
+  return found;
+}
 
 /** An error as people read it. */
 export function words(error: unknown): string {

@@ -4,13 +4,13 @@ import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untr
 import { type WorldAddress, worldAddress } from "../core/address.ts";
 import { compare, type Mark, type Shown } from "../core/belief.ts";
 import { type Bin, grown, kindsOf, type Stretch } from "../core/density.ts";
-import { FrameStore } from "../core/frames.ts";
+import { BLOCK, FrameStore } from "../core/frames.ts";
 import { changed, type Json } from "../core/json.ts";
 import { EffectPages } from "../core/pages.ts";
 import type { Cursor, Effect, Frame, Frames } from "../core/panel.ts";
 import type { Page, World } from "../core/source.ts";
 import { throttled } from "../core/throttle.ts";
-import { address, go, source, words } from "./app.ts";
+import { address, go, panelOf, source, words } from "./app.ts";
 
 const NONE: ReadonlyMap<string, Mark> = new Map();
 const UNCHANGED: ReadonlySet<string> = new Set();
@@ -21,6 +21,8 @@ const MOST_BINS = 2 * BINS;
 /** Milliseconds between two times that what has happened is shown, and that it is fetched as patches. */
 const SHOW_MS = 50;
 const GROW_MS = 100;
+/** Milliseconds that the rest waits for what is seen first. */
+const FIRST_MS = 1000;
 /** Effects of some kinds that a panel is given. */
 const MOST_EFFECTS = 5000;
 
@@ -47,6 +49,8 @@ export class WorldModel {
   readonly told = signal<readonly Effect[]>([]);
   readonly pages: EffectPages;
   readonly seq: ReadonlySignal<number>;
+  /** Resolves when what is seen first was loaded, or takes long. Browsers have few connections: the rest comes then. */
+  readonly opened: Promise<unknown>;
   readonly stretch: ReadonlySignal<Stretch>;
   /** Effects that came while the page was open, for panels that keep lists. */
   private readonly recent: Effect[] = [];
@@ -61,7 +65,8 @@ export class WorldModel {
   private readonly grow = throttled(GROW_MS, () => {
     for (const store of [this.truth, ...this.beliefs.values()]) void store.grow(this.head.peek());
   });
-  private last = 0;
+  private last: number;
+  private closed = false;
 
   constructor(readonly world: World) {
     this.head = signal(world.head_seq);
@@ -83,14 +88,24 @@ export class WorldModel {
     );
     const touch = () => void this.loaded.value++;
     this.ends.push(this.truth.subscribe(touch), this.pages.subscribe(touch));
-    this.ends.push(effect(() => {
-      const seq = this.seq.value;
+    this.last = this.seq.peek();
+    // The panel's own place tells of its failure.
+    void panelOf(world.ruleset)?.catch(() => undefined);
+    this.opened = Promise.race([
+      Promise.allSettled([
+        this.truth.want(this.last),
+        source.density(name, BINS).then((bins) => this.bins.value = bins),
+        source.agents(name).then((agents) => this.agents.value = agents),
+      ]),
+      new Promise((resolve) => setTimeout(resolve, FIRST_MS)),
+    ]);
+    this.ends.push(onChange(this.seq, () => {
+      const seq = this.seq.peek();
       const step = Math.sign(seq - this.last);
       this.last = seq;
-      for (const store of [this.truth, ...this.beliefs.values()]) store.want(seq, step);
+      for (const store of [this.truth, ...this.beliefs.values()]) void store.want(seq, step);
     }));
-    this.ends.push(source.follow(name, world.head_seq, (told) => this.take(told), (is) => this.connect(is)));
-    void this.begin();
+    void this.opened.then(() => this.goOn());
   }
 
   /** The address while this page is shown. */
@@ -133,7 +148,7 @@ export class WorldModel {
       );
       this.beliefs.set(agent, found);
       this.ends.push(found.subscribe(() => void this.loaded.value++));
-      found.want(this.seq.peek());
+      void found.want(this.seq.peek());
     }
     return found;
   }
@@ -159,20 +174,19 @@ export class WorldModel {
   }
 
   close(): void {
+    this.closed = true;
     for (const end of this.ends) end();
     for (const store of [this.truth, ...this.beliefs.values()]) store.close();
     this.show.cancel();
     this.grow.cancel();
   }
 
-  private async begin(): Promise<void> {
-    const name = this.world.world_id;
-    const [agents, bins] = await Promise.allSettled([source.agents(name), source.density(name, BINS)]);
-    batch(() => {
-      if (agents.status === "fulfilled") this.agents.value = agents.value;
-      if (bins.status === "fulfilled") this.bins.value = bins.value;
-    });
-    if (this.head.peek() > 1024) await source.coarse(name).then((data) => this.truth.setCoarse(data), words);
+  /** Ask for what is not seen at first. */
+  private goOn(): void {
+    if (this.closed) return;
+    const { world_id, head_seq } = this.world;
+    this.ends.push(source.follow(world_id, head_seq, (told) => this.take(told), (is) => this.connect(is)));
+    if (head_seq > BLOCK) source.coarse(world_id).then((data) => this.truth.setCoarse(data), words);
   }
 
   private read(kind: string): Promise<Effect[]> {
@@ -199,7 +213,7 @@ export class WorldModel {
   private connect(is: boolean): void {
     this.connected.value = is;
     // What could not be loaded while the service was away.
-    if (is) { for (const store of [this.truth, ...this.beliefs.values()]) store.want(this.seq.peek()); }
+    if (is) { for (const store of [this.truth, ...this.beliefs.values()]) void store.want(this.seq.peek()); }
   }
 
   private take(told: Effect): void {

@@ -1,11 +1,11 @@
 /** The state at the cursor: by the panel of its kind, as a tree, and each agent's belief beside the truth. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { SIGNS } from "../core/belief.ts";
 import type { Mark } from "../core/belief.ts";
 import type { Obj } from "../core/json.ts";
-import { PANEL_VERSION, type PanelModule } from "../core/panel.ts";
-import { loadable, panels, words } from "./app.ts";
+import { PANEL_VERSION } from "../core/panel.ts";
+import { panelOf, panels, words } from "./app.ts";
 import type { FramesOfWorld, WorldModel } from "./model.ts";
 import { Tree } from "./tree.tsx";
 
@@ -74,8 +74,9 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
   const seq = model.seq.value;
   const frames = model.frames(agent);
   const frame = frames.exactly(seq);
-  const panel = panels[model.world.ruleset];
-  const asTree = panel === undefined || model.here.panes.includes("tree");
+  const { ruleset } = model.world;
+  const hasPanel = Object.hasOwn(panels, ruleset);
+  const asTree = !hasPanel || model.here.panes.includes("tree");
   const near = frame === undefined ? frames.near(seq) : undefined;
   const error = frame === undefined ? frames.error(seq) : undefined;
   const asOf = frames.asOf(seq);
@@ -92,7 +93,7 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
           {error ?? (near === undefined ? "loading …" : `≈ the state at seq ${near.seq}, while this one is loaded`)}
         </p>
       )}
-      {panel !== undefined && <Panel url={panel} frames={frames} model={model} />}
+      {hasPanel && <Panel kind={ruleset} frames={frames} model={model} />}
       {asTree && (frame !== undefined
         ? <Tree value={withoutEmpty(frame.state as unknown as Obj)} label="State" marked={frame} />
         : near !== undefined && <Tree value={withoutEmpty(near.state as unknown as Obj)} label="State nearby" />)}
@@ -105,13 +106,13 @@ function withoutEmpty(state: Obj): Obj {
 }
 
 /** A kind's own panel. It is a module of an installed package, loaded from this very service. */
-function Panel({ url, frames, model }: { url: string; frames: FramesOfWorld; model: WorldModel }) {
+function Panel({ kind, frames, model }: { kind: string; frames: FramesOfWorld; model: WorldModel }) {
   const element = useRef<HTMLDivElement>(null);
   const [error, fail] = useState<string | null>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     let end: (() => void) | undefined;
     let left = false;
-    import(loadable(url)).then((module: PanelModule) => {
+    panelOf(kind)?.then((module) => {
       if (left) return;
       if (module.version !== PANEL_VERSION) {
         throw new Error(
@@ -124,7 +125,7 @@ function Panel({ url, frames, model }: { url: string; frames: FramesOfWorld; mod
       left = true;
       end?.();
     };
-  }, [url, frames]);
+  }, [kind, frames]);
   return (
     <>
       {error !== null && <p role="alert">The panel of this kind cannot be shown: {error}</p>}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from starlette.requests import Request
 
 from worldledger.aio import SingleFlight
+from worldledger.lru import Lru
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 from worldledger_service.store.watch import HeadWatcher
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 #: The member of a request's scope with what is called when it is answered.
 ON_END: Final = "worldledger.on_end"
+#: Answers with coarse frames that a process keeps.
+_COARSE_FRAMES: Final = 4
 
 
 class Questions:
@@ -49,6 +52,24 @@ class Questions:
         """
         answer: T = await self._flights.join(question, question, seconds)
         return answer
+
+
+class Answers:
+    """The last answers that are costly to make, by their ETag. Each is made by one task for all requests for it."""
+
+    def __init__(self, most: int) -> None:
+        self._kept: Lru[str, bytes] = Lru(most)
+        self._flights: SingleFlight[str, bytes] = SingleFlight()
+
+    async def get(self, tag: str, make: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+        """Return the answer for a tag, made if it is not kept. Raises what ``make`` raises."""
+
+        async def made() -> bytes:
+            body = self._kept[tag] = await make()
+            return body
+
+        kept = self._kept.use(tag)
+        return await self._flights.join(tag, made) if kept is None else kept
 
 
 @dataclass(frozen=True)
@@ -79,6 +100,8 @@ class Services:
     patience: float = 5.0
     #: the questions of health and metrics to the database
     questions: Questions = field(default_factory=Questions)
+    #: coarse frames: of a long world they take a second, and up to 4 MB
+    coarse_frames: Answers = field(default_factory=lambda: Answers(_COARSE_FRAMES))
     #: Set when the service begins to stop: endless streams end.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

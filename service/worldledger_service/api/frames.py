@@ -355,9 +355,15 @@ async def _answer(
     unchanged = not_modified(request, headers)
     if unchanged is not None:
         return unchanged
+    if asked.moments is not None:
+
+        async def make() -> bytes:
+            return _body(asked, await _frames(found, asked, places, agent_id), agent_id, None)
+
+        return Response(await found.coarse_frames.get(headers["ETag"], make), 200, headers, "application/json")
     frames = await _frames(found, asked, places, agent_id)
     following = asked.following
-    if asked.moments is None and frames.to_seq < asked.last:
+    if frames.to_seq < asked.last:
         following = frames.to_seq + 1
     if following is not None:
         headers |= next_link(request, from_seq=following)
