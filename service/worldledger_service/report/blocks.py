@@ -114,6 +114,26 @@ class Section:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page about runs: its title, what is said first, ``what`` it is, how it was ``made``, and by which version."""
+
+    title: str
+    said: str
+    what: str
+    made: str
+    version: str
+    sections: Sequence[Section]
+
+
+def figures_of(sections: Iterable[Section]) -> Iterator[Figure]:
+    """Return every figure of some sections."""
+    for section in sections:
+        for block in section.blocks:
+            if isinstance(block, Figure):
+                yield block
+
+
 class KindSection(NamedTuple):
     """What a report says of a kind's worlds: ``make`` writes it, from these ``views`` of projections."""
 
@@ -138,13 +158,6 @@ class Report:
     sections: Sequence[Section]
     behind: Sequence[str] = field(default_factory=tuple)
     todo: Sequence[str] = field(default_factory=tuple)
-
-    def figures(self) -> Iterator[Figure]:
-        """Return every figure."""
-        for section in self.sections:
-            for block in section.blocks:
-                if isinstance(block, Figure):
-                    yield block
 
     def document(self) -> dict[str, Any]:
         """Return all its numbers as JSON has them."""

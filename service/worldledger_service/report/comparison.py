@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
-from worldledger_service.report.blocks import Block, Column, Figure, Note, Section, Table
+from worldledger_service.report.blocks import Block, Column, Figure, Note, Page, Section, Table
 from worldledger_service.report.charts import Line, Lines
 from worldledger_service.report.page import write_page
 from worldledger_service.report.wording import counted
@@ -17,21 +16,15 @@ from worldledger_service.report.wording import counted
 _MOST: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    title: str
-    said: str
-    version: str
-    sections: Sequence[Section]
-
-
 def write_comparison(found: Mapping[str, Any]) -> Iterator[str]:
     """Return a comparison as HTML, piece by piece. Raises ExtraMissingError without matplotlib."""
     worlds = found["worlds"]
     title = " and ".join(world["world_id"] for world in worlds) if len(worlds) == 2 else f"{len(worlds)} runs"
     said = f"Effects are aligned by {found['by']}. " + (_said_of_two(found) if len(worlds) == 2 else "")
     sections = [_worlds(found), *(_two(found) if len(worlds) == 2 else [_matrix(found)]), *_measures(found)]
-    return write_page(_Page(title, said, version("worldledger"), sections), template="comparison.html")
+    return write_page(
+        Page(title, said, "comparison", "Compared", version("worldledger"), sections), template="runs.html"
+    )
 
 
 def _said_of_two(found: Mapping[str, Any]) -> str:

@@ -187,12 +187,16 @@ def sections_of_kinds() -> Mapping[str, KindSection]:
     return {kind.name: kind.load("report") for kind in installed().values() if kind.report is not None}
 
 
+class UnknownExperimentError(SimulationError):
+    """There is no experiment of that name, or it has forks only."""
+
+
 async def make_report(url: str, name: str, *, asked: Callable[[int], object] = lambda number: None) -> Report:
     """Read everything that there is to say of an experiment, at one moment.
 
-    ``asked`` is told the number of each question. Raises SimulationError for an experiment that is not there, naming
-    those that are spelt alike, and for one of which the projections have nothing yet; StoreUnavailableError or
-    SchemaVersionError for a database that cannot be asked.
+    ``asked`` is told the number of each question. Raises UnknownExperimentError for an experiment that is not there,
+    naming those that are spelt alike; SimulationError for one of which the projections have nothing yet;
+    StoreUnavailableError or SchemaVersionError for a database that cannot be asked.
     """
     views = sorted({view for section in sections_of_kinds().values() for view in section.views})
     async with snapshot(url, views, asked=asked) as (opened, there):
@@ -209,19 +213,19 @@ async def make_report(url: str, name: str, *, asked: Callable[[int], object] = l
     return Report(name, read_at, version("worldledger"), said, [*sections[2:], *sections[:2]], behind, todo)
 
 
-async def _unknown(opened: Snapshot, name: str) -> SimulationError:
+async def _unknown(opened: Snapshot, name: str) -> UnknownExperimentError:
     forks = await opened.value(queries.FORKS, name) if storable(name) else 0
     if forks:
         what = f"experiment {name!r} has {counted(forks, 'fork')} and no other world; a report leaves forks out: see "
-        return SimulationError(f"{what}`worldledger compare FORK PARENT`", experiment=name, forks=forks)
+        return UnknownExperimentError(f"{what}`worldledger compare FORK PARENT`", experiment=name, forks=forks)
     there = [row["experiment"] for row in await opened.rows(queries.EXPERIMENTS)]
     if not there:
         what = "there are no experiments; `worldledger import … --experiment NAME` and `world create` make some"
-        return SimulationError(f"there is no experiment {name!r}: {what}", experiment=name)
+        return UnknownExperimentError(f"there is no experiment {name!r}: {what}", experiment=name)
     folded = {other.casefold(): other for other in reversed(there)}
     close = [folded[other] for other in get_close_matches(name.casefold(), folded, _NAMED)]
     meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else "; see `worldledger worlds`"
-    return SimulationError(f"there is no experiment {name!r}{meant}", experiment=name, close=close)
+    return UnknownExperimentError(f"there is no experiment {name!r}{meant}", experiment=name, close=close)
 
 
 # -- what projections lack -----------------------------------------------------------------------------------

@@ -136,8 +136,12 @@ async def course_of(
     measures: Measures,
     unit: Unit,
     place: tuple[str, int] | None = None,
+    seen: Callable[[Stretch, Sequence[Any]], object] = lambda stretch, rows: None,
 ) -> Course:
-    """Return the course of a run through its history, with a fold at a place of it. Raises as `States.fold_at`."""
+    """Return the course of a run through its history, with a fold at a place of it. Raises as `States.fold_at`.
+
+    ``seen`` is shown each batch of effects, after it has been folded.
+    """
     first = history[0]
     course = Course(await store.states.fold_at(first.record.world_id, first.after_seq), measures, unit, place)
     for stretch in history:
@@ -149,6 +153,7 @@ async def course_of(
                     course.feed(batch)
                 else:
                     await store.aside.run(partial(course.feed, batch))
+                seen(stretch, batch)
     course.note()
     return course
 
