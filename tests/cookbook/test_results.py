@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from worldledger_service.database.analytics.asking import ask
 from worldledger_service.database.analytics.cookbook import find, queries
 from worldledger_service.database.engine import connect_one
+from worldledger_service.runtime.moments import seen_at
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store
 from worldledger_social_rl.report import condition
 
 from worldledger.errors import QueryRefusedError, UnknownQueryError
+from worldledger.moments import Moment
 from worldledger.observability.noise import noise_of
+
+if TYPE_CHECKING:
+    from worldledger_service.store.records import WorldRecord
 
 #: On one worker, for which the databases are filled once.
 pytestmark = pytest.mark.xdist_group("cookbook")
@@ -295,6 +303,75 @@ async def test_belief_against_truth(connection: Any) -> None:
     assert [(row["noise"], row["visible"]) for row in gold if row["noise"]] == [(0.2, 1)]
 
 
+class Shown(NamedTuple):
+    """A number that an agent may have been shown of another, and how far it lay from the truth; None: it was not."""
+
+    level: str
+    noise: float
+    target: str
+    path: str
+    error: float | None
+
+
+async def _shown(store: Store, world: WorldRecord, turn: int) -> Iterator[Shown]:
+    """Return what agents saw of others' numbers at the end of a turn of a world's history, by their views."""
+    place, seq = await store.states.place_at(world, Moment(unit=("turn", turn)))
+    at = await store.states.state_at(place.world_id, seq)
+    views = {name: await seen_at(store, at, name, place.head_seq) for name in at.state.metadata["agents"]}
+
+    def each() -> Iterator[Shown]:
+        for observer, registered in at.state.metadata["agents"].items():
+            config = registered["policy"]["config"]
+            for target, entity in at.state.entities.items():
+                level, noise = config["targets"].get(target, config["default"])
+                seen = dict(_numbers("", views[observer].visible_entities.get(target, {})))
+                for path, number in _numbers("", entity):
+                    if number and target != observer:
+                        error = abs(seen[path] / number - 1) if path in seen else None
+                        yield Shown(level, noise, target, path.removeprefix("."), error)
+
+    return each()
+
+
+def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _numbers(f"{path}.{key}", item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _numbers(f"{path}[{index}]", item)
+    elif type(value) in {int, float}:
+        yield path, value
+
+
+async def test_belief_against_truth_in_forks(connection: Any, answers_url: str) -> None:
+    """Of a fork each turn counts with the noise with which it was seen, the parent's or the fork's own.
+
+    The tally are the views of agents. Where the parent changed a variable once more in the turn that was under way at
+    the fork point, the fork's value is not told: that of Ann's gold from the second turn on.
+    """
+    async with Store.open(answers_url, Settings(pool_size=2, snapshot_every=10**6)) as store:
+        for name, turns in (("fair", 2), ("fair-on", 4), ("fair-still", 5)):
+            world, counts = await store.world(name), Counter[tuple[str, float, bool]]()
+            for turn in range(turns):
+                shown = [*await _shown(store, world, turn)]
+                told = [
+                    each
+                    for each in shown
+                    if (name, each.target, each.path) != ("fair-still", "Ann", "gold") or turn < 2
+                ]
+                counts.update((each.level, each.noise, each.error is not None) for each in told)
+                (food,) = [each.error for each in shown if each.noise and each.path == "inventory.food"]
+                rows = await _answer(connection, "belief-against-truth", world=name, path="inventory.food", turn=turn)
+                assert [row["mean_error"] for row in rows if row["noise"]] == [pytest.approx(food)]
+            wanted = [
+                (level, noise, counts[level, noise, False] + counts[level, noise, True], counts[level, noise, True])
+                for level, noise in sorted({each[:2] for each in counts})
+            ]
+            rows = await _answer(connection, "belief-against-truth", world=name)
+            assert [(row["level"], row["noise"], row["values"], row["visible"]) for row in rows] == wanted
+
+
 async def test_activity(connection: Any) -> None:
     """Effects count in the hour in which they were stored, not in the hour that they tell of."""
     rows = await _answer(connection, "activity", experiment="box")
@@ -305,8 +382,8 @@ async def test_activity(connection: Any) -> None:
 
 
 async def test_state_growth(connection: Any) -> None:
-    """A world's snapshots are counted, with their sizes."""
-    (row,) = [each for each in await _answer(connection, "state-growth") if not each["world_id"].endswith("-on")]
+    """A world's snapshots are counted, with their sizes; those of forks are not."""
+    (row,) = await _answer(connection, "state-growth")
     assert (row["world_id"], row["snapshots"], row["first_seq"], row["last_seq"]) == ("box", 1, 11, 11)
     assert row["first_bytes"] == row["last_bytes"] == row["most_bytes"] > 100
 

@@ -140,6 +140,22 @@ async def test_a_view_with_forks_has_each_history_whole(pool: Any, tally: Tally)
     )
 
 
+async def test_snapshots_leave_forks_out_and_have_them(pool: Any, tally: Tally) -> None:
+    """As any view over places of logs: without forks those of other worlds, with forks each history's, marked."""
+    taken = set(await _rows(pool, "select world_id, global_seq from public.snapshots"))
+    history = [
+        (world, generation, ancestor or "", told.seq)
+        for world in tally.logs
+        for generation, ancestor, told in tally.history(world)
+        if (ancestor or world, told.seq) in taken
+    ]
+    query = "select world_id, generation, coalesce(inherited_from, ''), global_seq from analytics.snapshots_with_forks"
+    assert await _rows(pool, query) == sorted(history)
+    assert ("town-2", 1, "town-1", 1) in history
+    roots = sorted((world, seq) for world, seq in taken if world in tally.roots())
+    assert await _rows(pool, "select world_id, global_seq from analytics.snapshots") == roots
+
+
 @pytest.mark.both_servers
 async def test_tables_of_a_kind_leave_forks_out_and_have_them(pool: Any, tally: Tally) -> None:
     """Games, moves and statistics of forks are in the views with forks alone; moves with those that they inherit."""

@@ -20,19 +20,30 @@ from worldledger_service.database.verification import NOT_SEEN
 
 #: The name of the schema.
 SCHEMA: Final = "analytics"
-#: The effects ``e`` of each world together with those of its ancestors up to the fork points, as columns of the world.
-#: Two branches with constants: where ``is_inherited`` is asked for, only one of them is read.
-HISTORIES: Final = """(
-    select o.world_id, o.global_seq, o.effect, o.checksum, o.kind, o.source_id, o.sim_time, o.recorded_at,
+
+
+def histories(table: str, columns: str) -> str:
+    """Return the rows of a table for each world together with those of its ancestors up to the fork points.
+
+    The rows stand as the world's; what marks them is behind the columns. Two branches with constants: where
+    ``is_inherited`` is asked for, only one of them is read.
+    """
+    own, inherited = (", ".join(f"{row}.{column}" for column in columns.split()) for row in "oi")
+    return f"""(
+    select o.world_id, {own},
            false as is_inherited, null::text as inherited_from, 0 as generation
-    from public.effects o
+    from {table} o
     union all
-    select f.world_id, i.global_seq, i.effect, i.checksum, i.kind, i.source_id, i.sim_time, i.recorded_at,
+    select f.world_id, {inherited},
            true as is_inherited, a.ancestor as inherited_from, a.generation
     from analytics.forks f
     cross join lateral analytics.ancestry(f.world_id) a
-    join public.effects i on i.world_id = a.ancestor and i.global_seq <= a.until_seq
+    join {table} i on i.world_id = a.ancestor and i.global_seq <= a.until_seq
 )"""
+
+
+#: The effects of each world's history.
+HISTORIES: Final = histories("public.effects", "global_seq effect checksum kind source_id sim_time recorded_at")
 
 
 class Column(NamedTuple):
@@ -526,20 +537,31 @@ _OBSERVERS: Final = StaticView(
     f"from public.agent_cursors c\n{_JOINED.format('c')}\nleft join public.heads h on h.world_id = c.world_id",
 )
 
+_OF_SNAPSHOTS: Final = (
+    *_head("s"),
+    Column("global_seq", "s.global_seq", "The effect after which the world had this state."),
+    Column("ruleset", "s.ruleset", "The ruleset that folded it."),
+    Column("ruleset_version", "s.ruleset_version", "The version of that ruleset."),
+    Column("state_digest", "encode(s.state_digest, 'hex')", "SHA-256 of the state's text, in hex."),
+    Column("state_bytes", "s.state_bytes", "The length of the state's text."),
+    Column("state", "s.state", "The state: entities, relationships, spatial_index, metadata."),
+    Column("created_at", "s.created_at", "When the snapshot was written, by the server's clock."),
+)
+_SNAPSHOT_COLUMNS: Final = "global_seq ruleset ruleset_version state_digest state_bytes state created_at"
+
 _SNAPSHOTS: Final = StaticView(
     "snapshots",
-    "States of worlds at some places of their logs: a cache, which can be folded again from the log.",
-    (
-        *_head("s"),
-        Column("global_seq", "s.global_seq", "The effect after which the world had this state."),
-        Column("ruleset", "s.ruleset", "The ruleset that folded it."),
-        Column("ruleset_version", "s.ruleset_version", "The version of that ruleset."),
-        Column("state_digest", "encode(s.state_digest, 'hex')", "SHA-256 of the state's text, in hex."),
-        Column("state_bytes", "s.state_bytes", "The length of the state's text."),
-        Column("state", "s.state", "The state: entities, relationships, spatial_index, metadata."),
-        Column("created_at", "s.created_at", "When the snapshot was written, by the server's clock."),
-    ),
-    f"from public.snapshots s\n{_JOINED.format('s')}",
+    "States of worlds at some places of their logs: a cache, which can be folded again from the log. Forks are left "
+    "out.",
+    _OF_SNAPSHOTS,
+    f"from public.snapshots s\n{_JOINED.format('s')}\nwhere {NO_FORK.format('s')}",
+)
+
+_SNAPSHOTS_WITH_FORKS: Final = StaticView(
+    f"snapshots{WITH_FORKS}",
+    "As snapshots, with forks and what they inherit.",
+    (*_OF_SNAPSHOTS, *_inherited("s")),
+    f"from {histories('public.snapshots', _SNAPSHOT_COLUMNS)} s\n{_JOINED.format('s')}",
 )
 
 # News that no runner has taken note of yet count for every projection: which rulesets one reads only the program knows.
@@ -669,6 +691,7 @@ VIEWS: Final[tuple[StaticView, ...]] = (
     _OBSERVATIONS_WITH_FORKS,
     _OBSERVERS,
     _SNAPSHOTS,
+    _SNAPSHOTS_WITH_FORKS,
     _BACKLOG,
     _PROJECTIONS,
     _VERIFICATION,
@@ -687,7 +710,7 @@ VIEWS: Final[tuple[StaticView, ...]] = (
 
 
 #: Rises when a column or view changes its meaning or goes; what is only added changes nothing for who is there.
-VERSION: Final = 2
+VERSION: Final = 3
 #: The name of the cursor.
 CURSOR: Final = "worldledger_query"
 

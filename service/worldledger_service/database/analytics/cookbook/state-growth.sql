@@ -1,6 +1,6 @@
 -- How states grow
 --
--- The size of each world's state at its snapshots: whether a world stays bounded.
+-- The size of each world's state at its snapshots: whether a world stays bounded. Forks are left out.
 --
 -- :experiment text = null -- Only the worlds of this experiment.
 select world_id, count(*) as snapshots, min(global_seq) as first_seq, max(global_seq) as last_seq,
