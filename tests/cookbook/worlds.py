@@ -231,9 +231,7 @@ def _intended(made: EffectDraft, kind: str, context_seq: int) -> EffectDraft:
 async def _make_simulation(store: Store) -> None:
     await store.create_world(NewWorld(world_id="fair", ruleset="simulation", experiment="fair", config=market()))
     log = await store.log("fair")
-    spent = draft(
-        "AgentStateChanged", "engine", agent_id="Ann", patch=[{"op": "replace", "path": "/gold", "value": 90}]
-    )
+    spent = _has("Ann", "gold", 90)
     because = draft("ReasoningRecorded", "engine", agent_id="Ann", reasoning="cheap!", model="owner/one", token_count=7)
     why = draft("ReasoningRecorded", "engine", agent_id="Bea", reasoning={"a": 1}, model="owner/one", token_count=3)
     await log.append_all([draft("TurnStarted", "engine"), spent, because, why, draft("TurnEnded", "engine")])
@@ -243,7 +241,11 @@ async def _make_simulation(store: Store) -> None:
 
 
 async def _make_forks(store: Store) -> None:
-    """Fork the box after its first refusal and the first run after its first answer, and go on in both."""
+    """Fork the box after its first refusal, the first run after its first answer, and the fair; and go on in them.
+
+    The fair is forked after its first turn. That fork is forked within its second, with its noise, before a change that
+    the second fork does not have.
+    """
     await store.fork("box", Moment(seq=7), NewFork(world_id="box-on"))
     log = await store.log("box-on")
     called = _intended(draft("Interact", "bob", 10.0, target_id="ann"), "Interact", 2)
@@ -251,3 +253,17 @@ async def _make_forks(store: Store) -> None:
     await log.append_all([_rejected("bob", "r9", code="illegal_effect", rule="payload", reason="not now")], system=True)
     await store.fork("s1", Moment(seq=5), NewFork(world_id="s1-on"))
     await (await store.log("s1-on")).append_all([_said("W+A", 1, 3, 109.0, "again")])
+    turn = [draft("TurnStarted", "engine"), draft("TurnEnded", "engine")]
+    await store.fork("fair", Moment(seq=10), NewFork(world_id="fair-on"))
+    fair = await store.log("fair-on")
+    within = (await fair.append_all([turn[0], _has("Ann", "inventory/food", 21.5)]))[-1].global_seq
+    await fair.append_all([_has("Ann", "gold", 70), *turn[::-1], _has("Ann", "inventory/metal", 4.0)])
+    await store.fork("fair-on", Moment(seq=within), NewFork(world_id="fair-still", same_noise=True))
+    still = await store.log("fair-still")
+    await still.append_all([*turn[::-1], _has("Ann", "inventory/food", 8.25), *turn[::-1]])
+
+
+def _has(agent_id: str, path: str, value: float) -> EffectDraft:
+    return draft(
+        "AgentStateChanged", "engine", agent_id=agent_id, patch=[{"op": "replace", "path": f"/{path}", "value": value}]
+    )

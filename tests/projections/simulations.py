@@ -12,7 +12,7 @@ from worldledger_simulation.rules import RULESET
 from tests.projections.playing import effects_of
 from worldledger.effects import Effect
 from worldledger.folding import Fold
-from worldledger.world import state_text
+from worldledger.world import WorldState, state_text
 
 Draft = dict[str, Any]
 #: By agent (or global) and keys: the canonical text of a leaf.
@@ -164,13 +164,17 @@ def _moments(log: Sequence[Effect]) -> Iterator[tuple[int, int, Values]]:
         folded.apply(effect)
         state = folded.state
         if "global" in state.entities:
-            values = {
-                (name, keys): state_text(leaf).decode()
-                for name, entity in state.entities.items()
-                for keys, leaf in _leaves((), entity)
-                if keys != ("name",) or name == "global"
-            }
-            yield effect["global_seq"], state.metadata["turn"], values
+            yield effect["global_seq"], state.metadata["turn"], values_of(state)
+
+
+def values_of(state: WorldState) -> Values:
+    """Return the values of a state."""
+    return {
+        (name, keys): state_text(leaf).decode()
+        for name, entity in state.entities.items()
+        for keys, leaf in _leaves((), entity)
+        if keys != ("name",) or name == "global"
+    }
 
 
 def _leaves(keys: tuple[str | int, ...], value: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:

@@ -19,13 +19,20 @@ from worldledger_projections.base import (
     WorldProjection,
     moment,
 )
-from worldledger_projections.tables import NO_FORK, WITH_FORKS
+from worldledger_projections.tables import INHERITED, NO_FORK, WITH_FORKS
 
 from worldledger.effects import Effect
 from worldledger.errors import stepped
 from worldledger.folding import Fold
 from worldledger.world import state_text
-from worldledger_simulation.rules.words import GLOBAL, TURN
+from worldledger_simulation.rules.words import (
+    AGENT_ADDED,
+    AGENT_REMOVED,
+    AGENT_STATE_CHANGED,
+    GLOBAL,
+    GLOBAL_STATE_CHANGED,
+    TURN,
+)
 
 # -- the values in rows: the leaves in which two states of an entity differ, and their paths ------------------------
 
@@ -159,6 +166,102 @@ cross join lateral (
 where w.ruleset = 'simulation' and not s.removed
 """
 
+# The history of a fork: rows of its ancestors up to the fork points, then its own. Of each leaf they are one series, in
+# which a row holds until the next. Two things make it more than a join:
+#
+# - A turn that was under way at a fork point goes on in the fork and ends there, as for moments (``turn:5``).
+# - The rows of an ancestor say how its turns ended. If it changed a variable after the fork point, before the next
+#   turn, they do not tell what the fork began with: a leaf's last row may have been undone or replaced in between. Then
+#   a mark ends what is known of the leaf, until the fork sets it; unless it has a row of that turn and of before the
+#   fork point. The effects from there to the ancestor's next turn say which variables these are (``unsure``).
+#
+# ``line`` are the world and its ancestors, each with how far it counts; how far both projections are in it (what came
+# after a log that they do not know whole is not told); its last turn; the turn under way where it ends; and the
+# generation in which its last turn ends.
+_OF_FORKS: Final = f"""
+with line as materialized (
+    select l.*, t.turn as last_turn, t.started_seq as last_started,
+           max(t.turn) over (order by l.generation desc) as under_way,
+           coalesce(max(case when t.turn is not null then l.generation end) over younger, min(l.generation) over ())
+               as ends_in
+    from (
+        select a.*, c.reached,
+               coalesce(bool_and(c.reached >= a.until_seq)
+                        over (order by a.generation desc rows between unbounded preceding and 1 preceding), true)
+                   as is_known
+        from (
+            select f.world_id as ancestor, 9223372036854775807 as until_seq, 0 as generation
+            union all
+            select ancestor, until_seq, generation from analytics.ancestry(f.world_id)
+        ) a
+        cross join lateral (
+            select case when count(*) = 2 then min(c.global_seq) else 0 end as reached
+            from public.projection_builds b
+            join public.projection_cursors c on c.build = b.build and c.world_id = a.ancestor
+            where b.projection in ('turns', 'state_variables') and b.status = 'live'
+        ) c
+    ) l
+    left join lateral (
+        select o.turn, o.started_seq from turns o
+        where o.world_id = l.ancestor and o.started_seq <= least(l.until_seq, l.reached)
+        order by o.turn desc limit 1
+    ) t on true
+    where l.is_known
+    window younger as (order by l.generation rows between unbounded preceding and 1 preceding)
+), unsure as materialized (
+    select distinct l.ancestor, l.until_seq, l.generation, l.under_way,
+           case when e.kind = '{GLOBAL_STATE_CHANGED}' then '{GLOBAL}'
+                else coalesce(e.effect #>> '{{payload,agent_id}}', e.source_id) end as agent,
+           nullif(replace(replace(split_part(p.pointer, '/', 2), '~1', '/'), '~0', '~'), '') as variable
+    from line l
+    join public.effects e on e.world_id = l.ancestor and e.global_seq > l.until_seq
+        and e.global_seq < coalesce(
+            (select min(o.started_seq) from turns o where o.world_id = l.ancestor and o.started_seq > l.until_seq),
+            9223372036854775807)
+    left join lateral json_array_elements(
+        case when json_typeof(e.effect #> '{{payload,patch}}') = 'array' then e.effect #> '{{payload,patch}}' end
+    ) o on true
+    cross join lateral (
+        select o.value ->> 'path' as pointer
+        union all
+        select o.value ->> 'from' where o.value ->> 'from' is not null
+    ) p
+    where l.generation > 0
+      and e.kind in ('{AGENT_STATE_CHANGED}', '{GLOBAL_STATE_CHANGED}', '{AGENT_ADDED}', '{AGENT_REMOVED}')
+)
+select s.*, t.turn as in_turn, t.generation as turn_generation
+from (
+    select r.*, lead(r.turn, 1, 9223372036854775807)
+                    over (partition by r.agent, r.path order by r.generation desc, r.is_mark, r.turn) - 1 as until
+    from (
+        select v.agent, v.path, l.generation, false as is_mark, v.turn, l.ancestor, v.variable, v.value, v.number,
+               v.text, v.flag, v.removed, v.global_seq, v.sim_time, v.recorded_at
+        from line l
+        join state_variables v on v.world_id = l.ancestor and v.global_seq <= l.until_seq
+        union all
+        select m.agent, m.path, m.generation, true, m.under_way, null, null, null, null, null, null, true, null, null,
+               null
+        from (
+            select distinct v.agent, v.path, u.generation, u.under_way
+            from unsure u
+            join line l on l.generation >= u.generation
+            join state_variables v on v.world_id = l.ancestor and v.global_seq <= l.until_seq
+                and v.agent = u.agent and v.variable = coalesce(u.variable, v.variable)
+            where not exists (select from state_variables k
+                              where k.world_id = u.ancestor and k.agent = v.agent and k.path = v.path
+                                and k.turn = u.under_way and k.global_seq <= u.until_seq)
+        ) m
+    ) r
+) s
+cross join lateral (
+    select o.turn, case when o.turn = l.last_turn then l.ends_in else l.generation end as generation
+    from line l
+    join turns o on o.world_id = l.ancestor and o.turn between s.turn and s.until and o.started_seq <= l.last_started
+    offset 0
+) t
+where not s.removed
+"""
+
 _SAYING_MORE: Final = MappingProxyType({"flag": "is_true", "removed": "is_removed", "sim_time": "sim_time_s"})
 _BY_TURN_SAYS: Final = {
     "world_id": "The name of the world.",
@@ -173,6 +276,27 @@ _BY_TURN_SAYS: Final = {
 }
 _SHOWN_BY_TURN: Final = {name: _SAYING_MORE.get(name, name) for name in _BY_TURN_SAYS}
 _SAID_BY_TURN: Final = MappingProxyType({_SHOWN_BY_TURN[name]: said for name, said in _BY_TURN_SAYS.items()})
+_PUBLISHED_BY_TURN: Final = ", ".join(f"{name} as {said}" for name, said in _SHOWN_BY_TURN.items())
+
+_SAID_OF_FORKS: Final = MappingProxyType(
+    {
+        "is_inherited": "Whether the value is of before the fork: set in an ancestor's log.",
+        **{name: said for name, said in INHERITED.items() if name != "is_inherited"},
+        "turn_generation": "In whose log the turn ended: 0 for the world's own, 1 for its parent's, and so on.",
+    }
+)
+_BY_TURN_WITH_FORKS: Final = f"""
+select {", ".join(_BY_TURN_SAYS)}, false as is_inherited, null::text as inherited_from, 0 as generation,
+       0 as turn_generation
+from state_variables_by_turn v where {NO_FORK.format("v")}
+union all
+select f.world_id, f.experiment, h.in_turn, h.agent, h.variable, h.path, h.value, h.number, h.text, h.flag, h.turn,
+       h.global_seq, h.sim_time, h.recorded_at, h.generation > 0, case when h.generation > 0 then h.ancestor end,
+       h.generation, h.turn_generation
+from analytics.forks f
+join public.worlds w on w.world_id = f.world_id and w.ruleset = 'simulation'
+cross join lateral ({_OF_FORKS}) h
+"""
 
 
 class _World(WorldProjection):
@@ -310,8 +434,7 @@ class StateVariables(Projection):
         ),
         View(
             "state_variables_by_turn",
-            f"select {', '.join(f'{name} as {said}' for name, said in _SHOWN_BY_TURN.items())} "
-            f"from state_variables_by_turn v where {NO_FORK.format('v')}",
+            f"select {_PUBLISHED_BY_TURN} from state_variables_by_turn v where {NO_FORK.format('v')}",
             "The value of each variable in each turn, whether or not it changed then. Forks are left out.",
             upon=("turns",),
             schema=ANALYTICS,
@@ -319,12 +442,18 @@ class StateVariables(Projection):
         ),
         View(
             f"state_variables_by_turn{WITH_FORKS}",
-            f"select {', '.join(f'{name} as {said}' for name, said in _SHOWN_BY_TURN.items())} "
-            "from state_variables_by_turn",
-            "As state_variables_by_turn, with forks and the values that they set themselves.",
+            _BY_TURN_WITH_FORKS,
+            "As state_variables_by_turn, with forks and their whole history.",
+            upon=("turns",),
+        ),
+        View(
+            f"state_variables_by_turn{WITH_FORKS}",
+            f"select {_PUBLISHED_BY_TURN}, {', '.join(_SAID_OF_FORKS)} from state_variables_by_turn{WITH_FORKS}",
+            "As state_variables_by_turn, with forks and their whole history. What a fork began with is missing where "
+            "its parent changed the variable once more in the turn that was under way.",
             upon=("turns",),
             schema=ANALYTICS,
-            columns=_SAID_BY_TURN,
+            columns={**_SAID_BY_TURN, **_SAID_OF_FORKS},
         ),
     )
     needs_rows = True
