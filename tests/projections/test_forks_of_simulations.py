@@ -170,7 +170,7 @@ async def test_values_in_each_turn_of_a_history(store: Store, pool: Any, make_en
             await _play(store, name, random, random.randrange(3))
     await make_engine([*known().values()], batch=20).run_until_caught_up(timeout=100)
     tally = await Tally(store, forks).fold()
-    told: dict[tuple[str, int], Values] = {place: {} for place in tally.turns}
+    told: dict[tuple[str, int], dict[tuple[str, str], str]] = {place: {} for place in tally.turns}
     for row in await pool.fetch("select *, value::text as text_of from analytics.state_variables_by_turn_with_forks"):
         world, turn, seq, line = row["world_id"], row["turn"], row["global_seq"], tally.lines[row["world_id"]]
         told[world, turn][row["agent"], row["path"]] = row["text_of"]
