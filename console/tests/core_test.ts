@@ -170,6 +170,20 @@ Deno.test("what is not loaded is shown by the nearest stored state before it", (
   same(store.at(8000), undefined);
 });
 
+Deno.test("a short world is overlooked state by state, a long one at the moments that are kept", async () => {
+  const { store } = counting(5);
+  same(store.overview(), []);
+  store.want(1);
+  await settled();
+  same(store.overview().map(({ seq, state }) => [seq, state.entities["n"]]), [[1, 1], [2, 2], [3, 3], [4, 4], [5, 5]]);
+  await store.grow(6);
+  same(store.overview().length, 6);
+  const long = counting(9000).store;
+  long.want(1);
+  await settled();
+  same(long.overview(), []);
+});
+
 Deno.test("the least recently used is forgotten", () => {
   const kept = new Lru<number, string>(2);
   kept.set(1, "a");

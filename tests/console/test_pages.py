@@ -199,6 +199,57 @@ async def test_space_plays(page: Page) -> None:
     await expect(page.get_by_role("button", name="play", exact=True)).to_be_visible()
 
 
+async def test_turns_and_rounds_are_stepped_and_played(page: Page) -> None:
+    """Keys and buttons lead from the end of one turn to that of the next; Space plays turn by turn, or by sim_time."""
+    await page.goto("/#/w/bazaar?at=1")
+    head = str(httpx2.get(f"{page.url.partition('#')[0]}v1/worlds/bazaar").json()["head_seq"])
+    first = str(httpx2.get(f"{page.url.partition('#')[0]}v1/worlds/bazaar/turns/1").json()["first_seq"] - 1)
+    await expect(page.locator(".panel")).to_contain_text("Turn 0")
+    await page.keyboard.press("]")
+    await expect(moment(page)).to_have_attribute("aria-valuenow", first)
+    await page.get_by_role("button", name="Next turn").click()
+    await expect(moment(page)).to_have_attribute("aria-valuenow", head)
+    await page.get_by_role("button", name="Previous turn").click()
+    await expect(moment(page)).to_have_attribute("aria-valuenow", first)
+    for way in ("turn", "sim_time"):
+        await page.get_by_role("spinbutton", name="Seq").fill("1")
+        await page.get_by_role("combobox", name="Play by").select_option(way)
+        await page.get_by_role("combobox", name="Speed").select_option("64")
+        await page.locator("body").click(position={"x": 5, "y": 5})
+        await page.keyboard.press("Space")
+        await expect(moment(page)).to_have_attribute("aria-valuenow", head)
+        await expect(page.get_by_role("button", name="play", exact=True)).to_be_visible()
+
+
+async def test_a_simulation_has_charts_over_turns_and_a_map(page: Page) -> None:
+    """Each number that changes is drawn over the turns; a click there leads to the turn; what has a place is mapped."""
+    await page.goto("/#/w/bazaar?at=2")
+    charts = page.get_by_role("img", name=re.compile("over 2 turns"))
+    await expect(charts.filter(has=page.locator("path"))).to_have_count(await charts.count())
+    food = page.get_by_role("img", name=re.compile("^inventory.food over 2 turns: Ann"))
+    box = await food.bounding_box()
+    assert box is not None
+    line = await food.locator("path").first.get_attribute("d")
+    assert line is not None
+    left, top = map(float, line.rpartition("L")[2].split())
+    await food.click(position={"x": left, "y": top})
+    await expect(moment(page)).to_have_attribute("aria-valuenow", re.compile("^(?!2$)"))
+    await expect(page.locator(".panel")).to_contain_text("Turn 1")
+
+
+async def test_messages_say_who_could_see_them(page: Page, site: Site) -> None:
+    """The feed names the agents that each message reached: a private one its source and target alone; also offline."""
+    site.post("/v1/worlds", {"world_id": "square"})
+    for name in ("ann", "bob"):
+        site.post("/v1/worlds/square/agents", {"agent_id": name})
+    whisper = draft("Speak", "cid", text="<b>psst</b>", private=True, target_id="bob")
+    site.post("/v1/worlds/square/effects", [draft("Speak", "cid", text="Figs!"), whisper])
+    await page.goto("/#/w/square?at=live")
+    feed = page.get_by_role("list", name="Messages, the newest first").get_by_role("listitem")
+    await expect(feed.nth(1)).to_contain_text("Figs! seen by ann, bob")
+    await expect(feed.nth(0)).to_have_text("cid to bob alone: <b>psst</b> seen by bob")
+
+
 async def test_the_list_of_effects_follows_the_cursor(page: Page) -> None:
     """Of three thousand effects only those around the cursor are rows; the row of the cursor is one of them."""
     await page.goto("/#/w/long?at=2000")

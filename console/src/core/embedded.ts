@@ -1,8 +1,9 @@
 /** A world that lies in the page itself: the source of a file that `worldledger export html` has written. */
 
 import type { Bin } from "./density.ts";
-import { type BlockData, blockOf } from "./frames.ts";
+import { type BlockData, blockOf, statesOf } from "./frames.ts";
 import { binsOf, blockOfStates, blockOfViews, type Density, type StateFrames, type ViewFrames } from "./http.ts";
+import type { Json } from "./json.ts";
 import type { Effect } from "./panel.ts";
 import type {
   Answer,
@@ -26,6 +27,7 @@ type Line =
   & { asset: { path: string; text: string } }
   & { frames: StateFrames }
   & { views: ViewFrames & { agent_id: string } }
+  & { seen: { agent_id: string; seqs: number[] } }
   & { log: string };
 
 /** What was put into the page: base64 of a gzip of lines of JSON. */
@@ -46,6 +48,9 @@ async function* unpacked(packed: string): AsyncGenerator<Partial<Line>> {
   }
 }
 
+/** States of the coarse level, and effects beyond which not every state is made for it. */
+const [COARSE, LARGE] = [500, 20_000];
+
 const missing = (what: string) => Promise.reject(new Error(`${what} is not in this file`));
 
 export class EmbeddedSource implements Source {
@@ -56,6 +61,8 @@ export class EmbeddedSource implements Source {
   private found: World | undefined;
   private bins: Bin[] = [];
   private inhabitants: { agent_id: string; registered_seq: number }[] = [];
+  /** The seqs of the events that each agent saw. */
+  private readonly events = new Map<string, number[]>();
   private chain: Promise<string[]> | undefined;
 
   static async of(packed: string): Promise<EmbeddedSource> {
@@ -67,6 +74,7 @@ export class EmbeddedSource implements Source {
       if (line.asset) made.assets.set(line.asset.path, line.asset.text);
       if (line.frames) made.keep(null, blockOfStates(line.frames));
       if (line.views) made.keep(line.views.agent_id, blockOfViews(line.views));
+      if (line.seen) made.events.set(line.seen.agent_id, line.seen.seqs);
       if (line.log) made.texts.push(...line.log.split("\n").filter((text) => text !== ""));
     }
     return made;
@@ -123,13 +131,28 @@ export class EmbeddedSource implements Source {
     return Promise.resolve(effects.filter((each) => each.caused_by === seq).map((each) => each.global_seq));
   }
 
+  seen(_: string, agent: string, from: number, to: number): Promise<number[]> {
+    return Promise.resolve((this.events.get(agent) ?? []).filter((seq) => seq >= from && seq <= to));
+  }
+
   block(_: string, agent: string | null, from: number): Promise<BlockData> {
     const found = this.blocks.get(place(agent, from));
     return found === undefined ? missing("this moment") : Promise.resolve(found);
   }
 
+  /** Some hundred states over the world; of a large one, those with which blocks begin. */
   coarse(): Promise<BlockData> {
-    return missing("a coarse level");
+    const every = Math.ceil(this.texts.length / COARSE);
+    const of = (data: BlockData) =>
+      this.texts.length > LARGE
+        ? [{ seq: data.key, state: data.state }]
+        : statesOf(data).filter((_, index) => index % every === 0);
+    const [first, ...rest] = [...this.blocks].flatMap(([name, data]) => name.endsWith(" ") ? of(data) : []);
+    if (first === undefined) return missing("a state");
+    const patches = rest.map(({ seq, state }): BlockData["patches"][number] => {
+      return { seq, ops: [{ op: "replace", path: "", value: state as unknown as Json }] };
+    });
+    return Promise.resolve({ key: first.seq, state: first.state, last: this.texts.length, patches });
   }
 
   density(): Promise<Bin[]> {

@@ -70,6 +70,12 @@ class Block {
     return count === 0 ? this.data.made ?? this.data.key : (this.data.patches[count - 1] as { seq: number }).seq;
   }
 
+  /** Every state, each with the seq of the effect that made it. */
+  *all(): Generator<{ seq: number; state: Shown }> {
+    yield { seq: this.data.key, state: this.data.state };
+    for (const { seq } of this.data.patches) yield { seq, state: this.at(seq) };
+  }
+
   /** What the effect at a seq changed. */
   changesAt(seq: number): readonly Operation[] {
     const patch = this.data.patches[this.countTo(seq) - 1];
@@ -89,6 +95,11 @@ class Block {
   }
 }
 
+/** The states of a block, each with the seq of the effect that made it. */
+export function statesOf(data: BlockData): { seq: number; state: Shown }[] {
+  return [...new Block(data).all()];
+}
+
 export type Load = (from: number, to: number, signal: AbortSignal) => Promise<BlockData>;
 
 /** States by seq, loaded block by block when they are wanted. */
@@ -98,6 +109,8 @@ export class FrameStore {
   private readonly failed = new Map<number, string>();
   private readonly listeners = new Set<() => void>();
   private coarse: Block | null = null;
+  /** What `overview` has told last. */
+  private whole: { block: Block; last: number; states: { seq: number; state: Shown }[] } | null = null;
 
   constructor(private readonly load: Load, private head: number, private readonly first = 1) {}
 
@@ -123,6 +136,16 @@ export class FrameStore {
   changesAt(seq: number): readonly Operation[] | undefined {
     const block = this.blocks.get(blockOf(seq));
     return block !== undefined && seq > block.data.key && seq <= block.data.last ? block.changesAt(seq) : undefined;
+  }
+
+  /** States over the whole world: those of the coarse level or, of a world that is one block, every one. */
+  overview(): { seq: number; state: Shown }[] {
+    const block = this.coarse ?? (this.head <= BLOCK ? this.blocks.get(0) : undefined);
+    if (block === undefined) return [];
+    if (this.whole?.block !== block || this.whole.last !== block.data.last) {
+      this.whole = { block, last: block.data.last, states: [...block.all()] };
+    }
+    return this.whole.states;
   }
 
   /** Take a few states over the whole world. */

@@ -205,6 +205,19 @@ export class HttpSource implements Source {
     );
   }
 
+  async seen(world: string, agent: string, from: number, to: number): Promise<number[]> {
+    const found: number[] = [];
+    for (let after: number | null = from - 1; after !== null && after < to;) {
+      const page: { events: { global_seq: number }[]; next_after_seq: number | null } = await json(
+        at(world, "agents", agent, "events"),
+        { after_seq: after, until_seq: to, limit: 1000 },
+      );
+      found.push(...page.events.map(({ global_seq }) => global_seq));
+      after = page.next_after_seq;
+    }
+    return found;
+  }
+
   async block(world: string, agent: string | null, from: number, to: number, signal: AbortSignal): Promise<BlockData> {
     const query = { from_seq: from, to_seq: to };
     if (agent === null) return blockOfStates(await json<StateFrames>(at(world, "frames"), query, signal));

@@ -1,6 +1,7 @@
 /** What a kind's panel is given, and what it has to be. docs/console.md explains it for other kinds. */
 
 import type { Mark, Shown } from "./belief.ts";
+import type { Chart } from "./chart.ts";
 import type { Obj } from "./json.ts";
 
 /** The version of this interface: a panel says for which it was written. */
@@ -35,6 +36,10 @@ export interface Frames {
   at(seq: number): Frame | undefined;
   /** Every effect of these kinds, in order, the first 5,000; with belief, those too that the agent did not see. */
   effects(...kinds: string[]): Promise<Effect[]>;
+  /** States over the whole world, in order: every one of a short world, some hundred of a long one; for charts. */
+  overview(): readonly { seq: number; state: Shown }[];
+  /** The agents that could see each effect from one seq to another; null where there are no agents. */
+  seenBy(from: number, to: number): Promise<ReadonlyMap<number, string[]> | null>;
   /** Be told when something was loaded; returns how to end that. */
   subscribe(listener: () => void): () => void;
 }
@@ -46,9 +51,34 @@ export interface Cursor {
   subscribe(listener: () => void): () => void;
 }
 
+/** A point of a chart, as it is told to somebody who points at it. */
+export interface Pointed {
+  series: string;
+  x: string;
+  y: string;
+  /** Its place along x. */
+  at: number;
+}
+
+/** A chart that was drawn. */
+export interface Drawn {
+  /** The point near a place, in pixels. */
+  find(left: number, top: number): Pointed | null;
+  /** How far from the left a value of x lies, in pixels. */
+  x(value: number): number;
+}
+
+/** What the console lends to panels. */
+export interface Tools {
+  /** Draw a chart in an element, in place of what is there. */
+  chart(svg: SVGSVGElement, chart: Chart, width: number, height: number): Drawn;
+  /** Show the effects of some kinds as messages, the newest on top, with who could see them; returns how to end that. */
+  feed(element: HTMLElement, frames: Frames, cursor: Cursor, ...kinds: string[]): () => void;
+}
+
 /** A kind's module. */
 export interface PanelModule {
   version: number;
   /** Show states in an element from now on; returns how to end that. */
-  panel(element: HTMLElement, frames: Frames, cursor: Cursor): () => void;
+  panel(element: HTMLElement, frames: Frames, cursor: Cursor, tools: Tools): () => void;
 }

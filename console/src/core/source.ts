@@ -165,6 +165,8 @@ export interface Source {
   effect(world: string, seq: number): Promise<{ text: string; checksum: string }>;
   /** The effects that came of one, as far as the log tells. */
   consequences(world: string, seq: number): Promise<number[]>;
+  /** The seqs of the effects from one to another that an agent could see and that no patch of its view tells. */
+  seen(world: string, agent: string, from: number, to: number): Promise<number[]>;
   /** A state and patches; `agent` for what that agent saw. */
   block(world: string, agent: string | null, from: number, to: number, signal: AbortSignal): Promise<BlockData>;
   /** States at a few moments over the whole world. */

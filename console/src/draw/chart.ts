@@ -1,6 +1,7 @@
 /** A chart as SVG, with its axes. Every text in it is text: names come from payloads. */
 
 import { type Chart, extent, type Scale, ticks } from "../core/chart.ts";
+import type { Drawn, Pointed } from "../core/panel.ts";
 import { count, short } from "../core/text.ts";
 import { COLOURS } from "./histogram.ts";
 
@@ -9,16 +10,6 @@ const SVG = "http://www.w3.org/2000/svg";
 const [LEFT, BELOW, AROUND] = [52, 34, 8];
 /** Series beyond the colours have them again, in dashes. */
 const DASHES = ["", "6 3", "2 3"];
-
-/** A point of a chart, as it is told to somebody who points at it. */
-export interface Pointed {
-  series: string;
-  x: string;
-  y: string;
-}
-
-/** What a place on a chart is near to. */
-export type Find = (left: number, top: number) => Pointed | null;
 
 function draw(tag: string, attributes: Record<string, string | number>, text = ""): SVGElement {
   const made = document.createElementNS(SVG, tag);
@@ -37,8 +28,8 @@ export function seriesDash(place: number): string {
   return DASHES[Math.floor(place / COLOURS) % DASHES.length] as string;
 }
 
-/** Draw a chart into an element, in place of what is there. Returns what tells the point near a place on it. */
-export function drawChart(svg: SVGSVGElement, chart: Chart, width: number, height: number): Find {
+/** Draw a chart into an element, in place of what is there. */
+export function drawChart(svg: SVGSVGElement, chart: Chart, width: number, height: number): Drawn {
   const range = extent(chart);
   const [right, bottom] = [width - AROUND, height - BELOW];
   const isWhole = chart.series.every(({ points }) => points.every(([, value]) => Number.isInteger(value ?? 0)));
@@ -97,7 +88,7 @@ export function drawChart(svg: SVGSVGElement, chart: Chart, width: number, heigh
         );
       } else path += chart.look === "points" || !isOn ? `M${left} ${top}h0` : `L${left} ${top}`;
       isOn = true;
-      marks.push({ left, top, told: { series: name, x: nameOf(chart.x, at), y: number(value) } });
+      marks.push({ left, top, told: { series: name, x: nameOf(chart.x, at), y: number(value), at } });
     });
     if (path === "") return;
     const thick = chart.look === "points" ? 5 : faint ? 1 : 2;
@@ -114,7 +105,7 @@ export function drawChart(svg: SVGSVGElement, chart: Chart, width: number, heigh
   });
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.replaceChildren(axes, body);
-  return (left, top) => {
+  const find = (left: number, top: number) => {
     let best: Pointed | null = null;
     let nearest = 40 ** 2;
     for (const mark of marks) {
@@ -123,6 +114,7 @@ export function drawChart(svg: SVGSVGElement, chart: Chart, width: number, heigh
     }
     return best;
   };
+  return { find, x };
 }
 
 function number(value: number): string {

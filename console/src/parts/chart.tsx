@@ -2,11 +2,12 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Chart } from "../core/chart.ts";
-import { drawChart, type Find, type Pointed, seriesColour, seriesDash } from "../draw/chart.ts";
+import type { Drawn, Pointed } from "../core/panel.ts";
+import { drawChart, seriesColour, seriesDash } from "../draw/chart.ts";
 
 export function ChartView({ chart, label, height = 260 }: { chart: Chart; label: string; height?: number }) {
   const svg = useRef<SVGSVGElement>(null);
-  const find = useRef<Find>(() => null);
+  const drawn = useRef<Drawn | null>(null);
   const [width, measure] = useState(0);
   const [pointed, point] = useState<Pointed | null>(null);
   useEffect(() => {
@@ -15,7 +16,7 @@ export function ChartView({ chart, label, height = 260 }: { chart: Chart; label:
     return () => watch.disconnect();
   }, []);
   useEffect(() => {
-    if (width > 0) find.current = drawChart(svg.current as SVGSVGElement, chart, width, height);
+    if (width > 0) drawn.current = drawChart(svg.current as SVGSVGElement, chart, width, height);
   }, [chart, width, height]);
   const named = chart.series.filter(({ faint }) => !faint);
   return (
@@ -25,7 +26,7 @@ export function ChartView({ chart, label, height = 260 }: { chart: Chart; label:
         role="img"
         aria-label={label}
         height={height}
-        onPointerMove={({ offsetX, offsetY }) => point(find.current(offsetX, offsetY))}
+        onPointerMove={({ offsetX, offsetY }) => point(drawn.current?.find(offsetX, offsetY) ?? null)}
         onPointerLeave={() => point(null)}
       />
       <figcaption>

@@ -23,6 +23,8 @@ const SHOW_MS = 50;
 const GROW_MS = 100;
 /** Milliseconds that the rest waits for what is seen first. */
 const FIRST_MS = 1000;
+/** Most agents that are asked what they saw. */
+const MOST_WITNESSES = 16;
 /** Effects of some kinds that a panel is given. */
 const MOST_EFFECTS = 5000;
 
@@ -280,6 +282,25 @@ export class FramesOfWorld implements Frames {
 
   effects(...kinds: string[]): Promise<Effect[]> {
     return this.model.effectsOf(kinds);
+  }
+
+  overview(): { seq: number; state: Shown }[] {
+    return this.model.store(this.agent).overview();
+  }
+
+  async seenBy(from: number, to: number): Promise<Map<number, string[]> | null> {
+    const agents = this.model.agents.peek().filter(({ registered_seq }) => registered_seq <= to);
+    if (agents.length === 0) return null;
+    const found = new Map<number, string[]>();
+    const ask = async ({ agent_id, registered_seq }: { agent_id: string; registered_seq: number }) => {
+      const first = Math.max(from, registered_seq);
+      const seen = await source.seen(this.world.world_id, agent_id, first, to);
+      return [agent_id, seen] as const;
+    };
+    for (const [agent, seen] of await Promise.all(agents.slice(0, MOST_WITNESSES).map(ask))) {
+      for (const seq of seen) found.set(seq, [...found.get(seq) ?? [], agent]);
+    }
+    return found;
   }
 
   subscribe(listener: () => void): () => void {

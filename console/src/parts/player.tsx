@@ -2,30 +2,70 @@
 
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { onBySimTime, stopFrom, stops } from "../core/playing.ts";
 import { count } from "../core/text.ts";
+import { units } from "./app.ts";
 import type { WorldModel } from "./model.ts";
 
 const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32, 64];
-/** Effects a second at the speed 1. */
+/** Effects a second at the speed 1; of turns, rounds and plies, and of sim_time, it is one. */
 const PACE = 4;
 
 export function Player({ model }: { model: WorldModel }) {
   const playing = useSignal(false);
   const speed = useSignal(1);
 
+  /** What passes as it plays: effects, sim_time, or a unit in which the kind counts. */
+  const passes = useSignal("seq");
+  const counted = units[model.world.ruleset] ?? {};
+  const usual = Object.keys(counted)[0];
+
+  /** Where the turns, rounds or plies end. */
+  const stopsOf = async (unit: string) => {
+    const begins = await model.effectsOf(counted[unit]?.kinds ?? []);
+    return stops(begins.map(({ global_seq }) => global_seq), model.head.peek());
+  };
+  const step = async (direction: 1 | -1) => {
+    const unit = passes.peek() in counted ? passes.peek() : usual;
+    if (unit !== undefined) model.move(stopFrom(await stopsOf(unit), model.seq.peek(), direction));
+  };
+
   useSignalEffect(() => {
     if (!playing.value) return;
-    const rate = speed.value * PACE;
+    const unit = passes.value;
+    const isUnit = unit in counted;
+    const rate = speed.value * (unit === "seq" ? PACE : 1);
+    const timeOf = (seq: number) => {
+      const time = model.store(null).at(seq)?.metadata?.["last_effect_time"];
+      return typeof time === "number" ? time : undefined;
+    };
+    let places: number[] = [];
+    if (isUnit) stopsOf(unit).then((found) => places = found, () => playing.value = false);
     let place = model.seq.peek();
+    let time = timeOf(place);
+    /** The part of a step that has passed. */
+    let part = 0;
     let last = performance.now();
-    let frame = requestAnimationFrame(function step(now) {
-      // Moved by hand meanwhile: go on from there.
-      if (Math.floor(place) !== model.seq.peek()) place = model.seq.peek();
-      place = Math.min(place + (rate * (now - last)) / 1000, model.head.peek());
+    let frame = requestAnimationFrame(function next(now) {
+      const seconds = (now - last) / 1000;
       last = now;
-      if (Math.floor(place) !== model.seq.peek()) model.move(Math.floor(place));
+      // Moved by hand meanwhile: go on from there.
+      if (place !== model.seq.peek()) [place, part, time] = [model.seq.peek(), 0, undefined];
+      if (unit === "sim_time") {
+        time ??= timeOf(place);
+        if (time !== undefined) {
+          ({ seq: place, time } = onBySimTime({ seq: place, time }, seconds, rate, model.head.peek(), timeOf));
+        }
+      } else {
+        part += rate * seconds;
+        const whole = Math.floor(part);
+        part -= whole;
+        if (!isUnit) place = Math.min(place + whole, model.head.peek());
+        else for (let each = 0; each < whole; each++) place = stopFrom(places, place, 1);
+      }
+      if (place !== model.seq.peek()) model.move(place);
       if (place >= model.head.peek()) playing.value = false;
-      else frame = requestAnimationFrame(step);
+      else frame = requestAnimationFrame(next);
     });
     return () => cancelAnimationFrame(frame);
   });
@@ -34,11 +74,17 @@ export function Player({ model }: { model: WorldModel }) {
       if (!playing.value && model.seq.peek() >= model.head.peek()) model.move(1);
       playing.value = !playing.value;
     };
+    const byUnit = ({ detail }: Event & { detail?: unknown }) => void step(detail === -1 ? -1 : 1);
     document.addEventListener("worldledger:play", toggle);
-    return () => document.removeEventListener("worldledger:play", toggle);
+    document.addEventListener("worldledger:unit", byUnit);
+    return () => {
+      document.removeEventListener("worldledger:play", toggle);
+      document.removeEventListener("worldledger:unit", byUnit);
+    };
   }, []);
 
   const live = model.here.at === "live";
+  const unitName = passes.value in counted ? passes.value : usual;
   const by = (step: number) => model.move(model.seq.value + step);
   return (
     <div class="player" role="group" aria-label="Player">
@@ -56,6 +102,26 @@ export function Player({ model }: { model: WorldModel }) {
       <button type="button" title="Last (End)" aria-label="Last effect" onClick={() => model.move(model.head.value)}>
         ⇥
       </button>
+      {usual !== undefined && ([-1, 1] as const).map((direction) => (
+        <button
+          key={direction}
+          type="button"
+          title={direction === 1 ? `To the end of the ${unitName} ( ] )` : `To the end of the ${unitName} before ( [ )`}
+          aria-label={`${direction === 1 ? "Next" : "Previous"} ${unitName}`}
+          onClick={() => void step(direction)}
+        >
+          {direction === 1 ? `${unitName} ⇥` : `⇤ ${unitName}`}
+        </button>
+      ))}
+      <select
+        aria-label="Play by"
+        value={passes.value}
+        onChange={({ currentTarget }) => passes.value = currentTarget.value}
+      >
+        <option value="seq">by effect</option>
+        {Object.keys(counted).map((unit) => <option key={unit} value={unit}>by {unit}</option>)}
+        <option value="sim_time">by sim_time</option>
+      </select>
       <select
         aria-label="Speed"
         value={speed.value}

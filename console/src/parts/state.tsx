@@ -4,7 +4,10 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { SIGNS } from "../core/belief.ts";
 import type { Mark } from "../core/belief.ts";
 import type { Obj } from "../core/json.ts";
-import { PANEL_VERSION } from "../core/panel.ts";
+import { PANEL_VERSION, type Tools } from "../core/panel.ts";
+import { drawChart } from "../draw/chart.ts";
+import { feed } from "../draw/feed.ts";
+import { drawMap } from "../draw/map.ts";
 import { panelOf, panels, words } from "./app.ts";
 import type { FramesOfWorld, WorldModel } from "./model.ts";
 import { Tree } from "./tree.tsx";
@@ -93,6 +96,7 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
           {error ?? (near === undefined ? "loading …" : `≈ the state at seq ${near.seq}, while this one is loaded`)}
         </p>
       )}
+      <Map frames={frames} model={model} />
       {hasPanel && <Panel kind={ruleset} frames={frames} model={model} />}
       {asTree && (frame !== undefined
         ? <Tree value={withoutEmpty(frame.state as unknown as Obj)} label="State" marked={frame} />
@@ -103,6 +107,15 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
 
 function withoutEmpty(state: Obj): Obj {
   return Object.fromEntries(Object.entries(state).filter(([, part]) => Object.keys(part ?? {}).length > 0));
+}
+
+const TOOLS: Tools = { chart: drawChart, feed };
+
+/** Where everything is, if anything has a position. */
+function Map({ frames, model }: { frames: FramesOfWorld; model: WorldModel }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useLayoutEffect(() => drawMap(canvas.current as HTMLCanvasElement, frames, model.cursor), [frames]);
+  return <canvas ref={canvas} class="map" role="img" hidden />;
 }
 
 /** A kind's own panel. It is a module of an installed package, loaded from this very service. */
@@ -119,7 +132,7 @@ function Panel({ kind, frames, model }: { kind: string; frames: FramesOfWorld; m
           `its panel is for version ${module.version} of the interface, this console has ${PANEL_VERSION}`,
         );
       }
-      end = module.panel(element.current as HTMLDivElement, frames, model.cursor);
+      end = module.panel(element.current as HTMLDivElement, frames, model.cursor, TOOLS);
     }).catch((reason) => fail(words(reason)));
     return () => {
       left = true;

@@ -1,8 +1,9 @@
 """A world as one HTML file: the console and all that it asks of one world, to be opened from a disk without a network.
 
 The file holds the page's script and style, and one text: lines of JSON, compressed, in base64. Each line has one
-member: ``world``, ``agents``, ``density``, ``frames`` and ``views`` (answers of the routes below ``/v1``), ``asset``
-(a script that the page loads later) and ``log`` (a piece of the log as it was hashed, one effect a line).
+member: ``world``, ``agents``, ``density``, ``frames`` and ``views`` (answers of the routes below ``/v1``), ``seen`` (the
+seqs of the events that an agent saw), ``asset`` (a script that the page loads later) and ``log`` (a piece of the log as
+it was hashed, one effect a line).
 """
 
 from __future__ import annotations
@@ -125,12 +126,23 @@ async def _members(ask: Ask, path: str, world: bytes, head_seq: int, built: Path
         name = quote(agent["agent_id"], safe="")
         async for block in _blocks(ask, f"{path}/agents/{name}/frames", agent["registered_seq"], head_seq):
             yield "views", block
+        seen = [seq async for seq in _seen(ask, f"{path}/agents/{name}/events", head_seq)]
+        yield "seen", orjson.dumps({"agent_id": agent["agent_id"], "seqs": seen})
     for after in range(0, head_seq, _LOG_AT_ONCE):
         until = min(after + _LOG_AT_ONCE, head_seq)
         yield (
             "log",
             orjson.dumps((await ask(f"{path}/effects?after_seq={after}&until_seq={until}&format=ndjson")).decode()),
         )
+
+
+async def _seen(ask: Ask, path: str, last: int) -> AsyncIterator[int]:
+    after: int | None = 0
+    while after is not None:
+        page = orjson.loads(await ask(f"{path}?after_seq={after}&until_seq={last}&limit=1000"))
+        for event in page["events"]:
+            yield event["global_seq"]
+        after = page["next_after_seq"]
 
 
 async def _blocks(ask: Ask, path: str, first: int, last: int) -> AsyncIterator[bytes]:

@@ -1,0 +1,125 @@
+/** A map of whatever has a position, with trails, on a canvas. */
+
+import { below, type Json, steps } from "../core/json.ts";
+import type { Cursor, Frames } from "../core/panel.ts";
+
+type Point = readonly [x: number, y: number];
+
+/** Effects back to which trails reach, steps between two points of one, entities with names, pixels around the map. */
+const [TRAIL, STEP, NAMED, EDGE] = [64, 4, 40, 24];
+
+function point(value: Json | undefined): Point | null {
+  if (!Array.isArray(value)) return null;
+  const [x, y] = value;
+  return typeof x === "number" && typeof y === "number" ? [x, y] : null;
+}
+
+/** Where everything is at a seq: by the index of the truth, by the entities' positions in a belief. */
+export function places(frames: Frames, seq: number): Map<string, Point> {
+  const found = new Map<string, Point>();
+  const state = frames.at(seq)?.state;
+  if (state === undefined) return found;
+  const { spatial_index: index, entities } = state;
+  for (const name of Object.keys(index ?? entities)) {
+    const entity = entities[name];
+    const place = index === undefined
+      ? point(typeof entity === "object" && entity !== null && !Array.isArray(entity) ? entity["position"] : undefined)
+      : point(index[name]);
+    if (place !== null) found.set(name, place);
+  }
+  return found;
+}
+
+/** Keep a map up to date on a canvas, which is hidden while nothing has a position; returns how to end that. */
+export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Cursor): () => void {
+  /** The part of the plane that was needed so far: it grows, so that the map does not jump. */
+  const extent = { left: Infinity, right: -Infinity, bottom: Infinity, top: -Infinity };
+  /** The size of the canvas, told by the browser: asking would have it lay out the page for each frame. So do colours. */
+  let room: readonly [number, number] = [0, 0];
+  let colours: string[] = [];
+
+  const draw = () => {
+    const { seq } = cursor;
+    const now = places(frames, seq);
+    canvas.hidden = now.size === 0;
+    if (now.size === 0) return;
+    for (const [x, y] of now.values()) {
+      extent.left = Math.min(extent.left, x);
+      extent.right = Math.max(extent.right, x);
+      extent.bottom = Math.min(extent.bottom, y);
+      extent.top = Math.max(extent.top, y);
+    }
+    const ratio = devicePixelRatio || 1;
+    const [width, height] = room;
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
+    }
+    const context = canvas.getContext("2d");
+    if (context === null || width === 0) return;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    const [ink, quiet, accent] = colours as [string, string, string];
+    const span = Math.max(extent.right - extent.left, extent.top - extent.bottom, 1e-9);
+    const scale = (Math.min(width, height) - 2 * EDGE) / span;
+    const at = ([x, y]: Point): [number, number] => [
+      width / 2 + (x - (extent.left + extent.right) / 2) * scale,
+      height / 2 - (y - (extent.bottom + extent.top) / 2) * scale,
+    ];
+    context.strokeStyle = context.fillStyle = quiet;
+    context.globalAlpha = 0.5;
+    let next = now;
+    for (let then = seq - STEP; then >= Math.max(1, seq - TRAIL); then -= STEP) {
+      const before = places(frames, then);
+      if (before.size === 0) break;
+      context.beginPath();
+      for (const [name, place] of before) {
+        const later = next.get(name);
+        if (later === undefined || (later[0] === place[0] && later[1] === place[1])) continue;
+        context.moveTo(...at(place));
+        context.lineTo(...at(later));
+      }
+      context.stroke();
+      next = before;
+    }
+    context.globalAlpha = 1;
+    const frame = frames.at(seq);
+    const moved = new Set([...frame?.changed ?? []].map((pointer) => steps(pointer)[1]));
+    context.font = "12px system-ui, sans-serif";
+    for (const [name, place] of now) {
+      const [x, y] = at(place);
+      const pointer = below("/entities", name);
+      const mark = frame?.marks.get(pointer) ?? frame?.marks.get(`${pointer}/position`);
+      context.fillStyle = context.strokeStyle = moved.has(name) ? accent : ink;
+      context.beginPath();
+      context.arc(x, y, moved.has(name) ? 6 : 4, 0, 2 * Math.PI);
+      context.setLineDash(mark === "hidden" ? [2, 2] : []);
+      if (mark === undefined) context.fill();
+      else context.stroke();
+      if (now.size > NAMED) continue;
+      const isRight = x > width * 0.75;
+      context.textAlign = isRight ? "right" : "left";
+      context.fillText(mark === undefined ? name : `${name} ${mark}`, isRight ? x - 8 : x + 8, y + 4);
+    }
+    const told = [...now].slice(0, NAMED).map(([name, [x, y]]) => `${name} at ${x}, ${y}`).join("; ");
+    canvas.setAttribute("aria-label", `Map of ${now.size}: ${told}`);
+  };
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const paint = () => {
+    const style = getComputedStyle(canvas);
+    colours = ["--text", "--quiet", "--accent"].map((name) => style.getPropertyValue(name));
+    draw();
+  };
+  scheme.addEventListener("change", paint);
+  const watch = new ResizeObserver(([entry]) => {
+    room = [entry?.contentRect.width ?? 0, entry?.contentRect.height ?? 0];
+    paint();
+  });
+  watch.observe(canvas);
+  const ends = [cursor.subscribe(draw), frames.subscribe(draw)];
+  draw();
+  return () => {
+    for (const end of ends) end();
+    watch.disconnect();
+    scheme.removeEventListener("change", paint);
+  };
+}
