@@ -1,6 +1,7 @@
 import { format, parse, worldAddress } from "../src/core/address.ts";
 import { compare, markOf, type Shown } from "../src/core/belief.ts";
 import { type Bin, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
+import { faults, fieldsOf, valueOf } from "../src/core/form.ts";
 import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
 import { patchesOf } from "../src/core/http.ts";
 import { apply, changed, type Json, valueAt } from "../src/core/json.ts";
@@ -416,4 +417,45 @@ Deno.test("who is online is what the service answered and the generations that b
 Deno.test("a quantile is a value that so many do not exceed", () => {
   same([0, 0.5, 0.95, 1].map((share) => quantile([40, 10, 30, 20], share) ?? null), [10, 20, 40, 40]);
   same(quantile([], 0.5) ?? null, null);
+});
+
+Deno.test("a schema makes a form, and what is typed into it a payload", () => {
+  const schema = {
+    properties: {
+      text: { type: "string", description: "What is said." },
+      to: { type: ["array", "null"], items: { type: "number" } },
+      private: { type: ["boolean", "null"] },
+      turns: { anyOf: [{ type: "integer" }, { type: "null" }] },
+      result: { type: ["string", "null"], enum: ["draw", null] },
+      patch: { type: "array", items: { type: "object" } },
+      comment: {},
+      fen: { type: "string", readOnly: true },
+    },
+    required: ["text", "patch"],
+  };
+  const fields = fieldsOf(schema);
+  same(fields.map(({ name, widget }) => `${name} ${widget}`), [
+    ...["text text", "to numbers", "private choice", "turns number", "result choice", "patch json", "comment any"],
+  ]);
+  same(fields[0], { name: "text", needed: true, says: "What is said.", widget: "text", options: [] });
+  const typed = ["", "1, 2.5", "true", "3", "draw", '[{"op": "test"}]', "5 o'clock"];
+  same(fields.map((field, index) => valueOf(field, typed[index] as string)), [
+    ...["", [1, 2.5], true, 3, "draw", [{ op: "test" }], "5 o'clock"],
+  ]);
+  same(fields.map((field) => valueOf(field, "") ?? null), ["", null, null, null, null, null, null]);
+  same(valueOf(fields.at(-1) as typeof fields[0], '{"a": 1}'), { a: 1 });
+  for (const [index, text] of [[1, "1, x"], [5, "{"]] as const) {
+    let told = "";
+    try {
+      valueOf(fields[index] as typeof fields[0], text);
+    } catch (error) {
+      told = (error as Error).message;
+    }
+    same(told.startsWith(index === 1 ? "to: numbers" : "patch: not JSON"), true);
+  }
+});
+
+Deno.test("a refusal names the fields that it speaks of", () => {
+  const problems = [["$.payload.to[1]", "a"], ["$.payload.to", "b"], ["$.kind", "c"], ["$.payload", "d"]] as const;
+  same(faults(problems.map(([path, message]) => ({ path, message }))), { to: "a" });
 });

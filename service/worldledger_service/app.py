@@ -53,6 +53,7 @@ from worldledger_service.api import (
     sql,
     states,
     verification,
+    vocabulary,
     why,
     worlds,
 )
@@ -94,6 +95,7 @@ _MODULES = (
     comparing,
     density,
     searching,
+    vocabulary,
     sql,
     agents_of_worlds,
     observing,

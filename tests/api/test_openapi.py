@@ -30,6 +30,7 @@ from worldledger_service.api.reading import Effect, EffectPage
 from worldledger_service.api.sql import QueryList, SqlAnswer
 from worldledger_service.api.states import Snapshot, SnapshotPage, State, StateDiff
 from worldledger_service.api.verification import Verification
+from worldledger_service.api.vocabulary import Vocabulary
 from worldledger_service.api.worlds import WorldPage
 from worldledger_service.store import WorldRecord
 
@@ -148,6 +149,7 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
         "GET /v1/worlds/{world}/frames",
         "GET /v1/worlds/{world}/agents/{agent_id}/frames",
         "GET /v1/worlds/{world}/density",
+        "GET /v1/worlds/{world}/kinds",
         "GET /v1/worlds/{world}/online",
         "GET /v1/worlds/{world}/search",
         "GET /v1/projections",
@@ -291,6 +293,7 @@ async def test_answers_have_their_documented_shapes(client: httpx2.AsyncClient) 
         (WorldPage, await client.get("/v1/worlds")),
         (Receipt, one),
         (Receipts, several),
+        (Vocabulary, await client.get("/v1/worlds/w/kinds")),
         (EffectPage, await client.get("/v1/worlds/w/effects")),
         (EffectPage, await client.get("/v1/worlds/w/effects?limit=2")),
         (Effect, await client.get("/v1/worlds/w/effects/4")),

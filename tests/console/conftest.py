@@ -122,5 +122,5 @@ async def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> 
     assert await opened.evaluate("window.hurt") is None
     await context.close()
     # What the service refuses is told on the page; the browser writes a line of its own.
-    assert [text for text in said if "404" not in text] == []
+    assert [text for text in said if "status of 4" not in text] == []
     assert {url for url in asked if not url.startswith(f"{site.url}/")} == set()

@@ -24,6 +24,7 @@ PAGES: Final = {
     "a search": ("#/w/bazaar?at=5&q=ate%20too", "1 found"),
     "a map": ("#/w/long?at=1500", "walker-"),
     "who is online": ("#/w/bazaar?at=live&panes=effects,online", "all "),
+    "a form": ("#/w/bazaar?at=live&panes=effects,post", "Another agent joins."),
     "compare": (f"#/compare?world={OTHER_GAME}&world={GAME}", "Compare"),
     "SQL": ("#/sql", "Question"),
 }

@@ -74,6 +74,8 @@ class Ruleset:
       that no policy shows. If they do not, an agent that is shown all entities is told every refusal in full.
     - ``records_rejections``: whether refused intents of its worlds become IntentRejected effects, unless a world's own
       configuration says otherwise.
+    - ``payloads``: kind -> the JSON Schema of its payload (`worldledger.rulesets.payloads`), for forms and for programs
+      that write drafts.
     - ``units``: name -> `worldledger.moments.Unit`: the units of moments of its worlds (``turn:5``). ``step`` is there
       in every world; a ruleset may declare what its worlds' steps are.
 
@@ -90,6 +92,7 @@ class Ruleset:
     digest_after: frozenset[str] = frozenset()
     records_rejections: bool = False
     judges_by_hidden: bool = False
+    payloads: Mapping[str, Mapping[str, Any]] = {}
     units: Mapping[str, Unit] = {}
 
     def check_config(self, config: Mapping[str, Any]) -> dict[str, Any]:

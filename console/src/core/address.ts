@@ -50,7 +50,7 @@ export interface SqlAddress {
 
 export type Address = WorldsAddress | WorldAddress | CompareAddress | SqlAddress;
 
-export const PANES = ["effects", "state", "tree", "transcript", "integrity", "online"] as const;
+export const PANES = ["effects", "state", "tree", "transcript", "integrity", "online", "post"] as const;
 export type Pane = (typeof PANES)[number];
 const USUAL: readonly Pane[] = ["effects", "state"];
 

@@ -11,10 +11,12 @@ import type {
   Filter,
   Online,
   Page,
+  Posted,
   ProjectionLag,
   Question,
   Search,
   Source,
+  Vocabulary,
   World,
   WorldsPage,
 } from "./source.ts";
@@ -103,6 +105,14 @@ export class EmbeddedSource implements Source {
 
   projections(): Promise<ProjectionLag[]> {
     return missing("how projections stand");
+  }
+
+  kinds(): Promise<Vocabulary> {
+    return missing("what may be posted");
+  }
+
+  post(): Promise<Posted> {
+    return missing("a service to post to");
   }
 
   effects(_: string, after: number, until: number | null, limit: number, filter: Filter = {}): Promise<Page> {

@@ -11,11 +11,13 @@ import {
   type Filter,
   type Online,
   type Page,
+  type Posted,
   type ProjectionLag,
   type Question,
   Refused,
   type Search,
   type Source,
+  type Vocabulary,
   type World,
   type WorldsPage,
   type WorldsQuery,
@@ -87,9 +89,19 @@ export function binsOf(found: Density): Bin[] {
 
 const at = (world: string, ...rest: string[]) => ["/v1/worlds", ...[world, ...rest].map(encodeURIComponent)].join("/");
 
+interface Problem {
+  code: string;
+  detail: string;
+  path: string;
+  problems: { path: string; message: string }[];
+}
+
 async function refusal(answer: Response): Promise<Refused> {
-  const told = await answer.json().catch(() => ({})) as { code?: string; detail?: string };
-  return new Refused(answer.status, told.code ?? "", told.detail ?? `the service answers ${answer.status}`);
+  const told = await answer.json().catch(() => ({})) as Partial<Problem>;
+  const detail = told.detail ?? `the service answers ${answer.status}`;
+  const problems = told.problems ??
+    (told.path == null ? [] : [{ path: told.path, message: detail.replace(`${told.path}: `, "") }]);
+  return new Refused(answer.status, told.code ?? "", detail, problems);
 }
 
 async function ask(path: string, query: Record<string, string | number | null> = {}, signal?: AbortSignal) {
@@ -99,6 +111,13 @@ async function ask(path: string, query: Record<string, string | number | null> =
   }
   const text = given.toString();
   const answer = await fetch(text === "" ? path : `${path}?${text}`, { signal: signal ?? null });
+  if (!answer.ok) throw await refusal(answer);
+  return answer;
+}
+
+async function send(path: string, body: unknown, accept = "application/json"): Promise<Response> {
+  const headers = { "Content-Type": "application/json", Accept: accept };
+  const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
   if (!answer.ok) throw await refusal(answer);
   return answer;
 }
@@ -147,11 +166,7 @@ export class HttpSource implements Source {
         return [name, /int|double|numeric/.test(type) ? Number(value) : value];
       }),
     );
-    const body = JSON.stringify({ ...asked, params, ...more });
-    const headers = { "Content-Type": "application/json", Accept: accept };
-    const answer = await fetch("/v1/sql", { method: "POST", headers, body });
-    if (!answer.ok) throw await refusal(answer);
-    return answer;
+    return await send("/v1/sql", { ...asked, params, ...more }, accept);
   }
 
   world(name: string): Promise<World> {
@@ -167,6 +182,14 @@ export class HttpSource implements Source {
 
   online(world: string): Promise<Online> {
     return json(at(world, "online"));
+  }
+
+  kinds(world: string): Promise<Vocabulary> {
+    return json(at(world, "kinds"));
+  }
+
+  async post(world: string, what: "effects" | "intents", body: Obj): Promise<Posted> {
+    return await (await send(at(world, what), body)).json();
   }
 
   async projections(): Promise<ProjectionLag[]> {

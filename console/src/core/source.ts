@@ -100,6 +100,27 @@ export interface Online {
   generations_cancelled: number;
 }
 
+export interface KindOfPayload {
+  kind: string;
+  /** A JSON Schema. */
+  payload: Obj;
+}
+
+/** The kinds that a world's ruleset knows. */
+export interface Vocabulary {
+  effects: KindOfPayload[];
+  intents: KindOfPayload[];
+}
+
+/** What became of an effect or an intent that was posted. */
+export interface Posted {
+  /** Missing while it is held until a tick. */
+  global_seq?: number;
+  replayed: boolean;
+  held?: boolean;
+  tick?: number;
+}
+
 /** How far a projection is behind the logs of all worlds. */
 export interface ProjectionLag {
   name: string;
@@ -160,6 +181,8 @@ export interface Source {
   agents(world: string): Promise<{ agent_id: string; registered_seq: number }[]>;
   online(world: string): Promise<Online>;
   projections(): Promise<ProjectionLag[]>;
+  kinds(world: string): Promise<Vocabulary>;
+  post(world: string, what: "effects" | "intents", body: Obj): Promise<Posted>;
   effects(world: string, after: number, until: number | null, limit: number, filter?: Filter): Promise<Page>;
   /** The text of an effect as it was hashed, and its checksum. */
   effect(world: string, seq: number): Promise<{ text: string; checksum: string }>;
@@ -189,7 +212,13 @@ export interface Source {
 
 /** An answer of the service that is no success, in its words. */
 export class Refused extends Error {
-  constructor(readonly status: number, readonly code: string, detail: string) {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    detail: string,
+    /** Everything that is wrong, with its JSON path. */
+    readonly problems: readonly { path: string; message: string }[] = [],
+  ) {
     super(detail);
   }
 }

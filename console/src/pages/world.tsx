@@ -12,6 +12,7 @@ import { Keys } from "../parts/keys.tsx";
 import { Online } from "../parts/online.tsx";
 import { WorldModel } from "../parts/model.ts";
 import { Player } from "../parts/player.tsx";
+import { Post } from "../parts/post.tsx";
 import { States } from "../parts/state.tsx";
 import { Timeline } from "../parts/timeline.tsx";
 import { Transcript } from "../parts/transcript.tsx";
@@ -22,7 +23,7 @@ const PANES: readonly (readonly [Pane, string])[] = [
   ["transcript", "Transcript"],
   ["integrity", "Integrity"],
   // What only the service knows.
-  ...(offline ? [] : [["online", "Online"]] as const),
+  ...(offline ? [] : [["online", "Online"], ["post", "Post"]] as const),
 ];
 
 export function World({ name }: { name: string }) {
@@ -100,6 +101,7 @@ function Opened({ model }: { model: WorldModel }) {
       <Player model={model} />
       {panes.includes("integrity") && <Integrity model={model} />}
       {panes.includes("online") && !offline && <Online model={model} />}
+      {panes.includes("post") && !offline && <Post model={model} />}
       <div class="work">
         {panes.includes("effects") && <Effects model={model} />}
         {panes.includes("transcript") && <Transcript model={model} />}

@@ -17,7 +17,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["Enter", "details of the effect at the cursor"],
   ["t", "transcript"],
   ["v", "integrity"],
-  ...(offline ? [] : [["o", "who is online"]] as const),
+  ...(offline ? [] : [["o", "who is online"], ["p", "post an effect or an intent"]] as const),
   ["/", "search"],
   ["?", "these keys"],
   ["Escape", "close the details"],
@@ -58,7 +58,7 @@ export function Keys({ model }: { model: WorldModel }) {
         s: () => scale(2),
         t: () => toggle("transcript"),
         v: () => toggle("integrity"),
-        ...(offline ? {} : { o: () => toggle("online") }),
+        ...(offline ? {} : { o: () => toggle("online"), p: () => toggle("post") }),
         "/": () => document.querySelector<HTMLInputElement>("#search")?.focus(),
         "?": () => dialog.current?.showModal(),
         // What has the focus may have a use for these itself.

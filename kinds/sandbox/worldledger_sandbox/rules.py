@@ -14,6 +14,19 @@ from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD, CheckedDraft
 from worldledger.effects import Effect, EffectDraft, is_private, own_draft
 from worldledger.rulesets.base import Check, Handler, Knowing, Ruleset, Touched, UnknowableError
+from worldledger.rulesets.payloads import (
+    INTENTS,
+    NAME,
+    NUMBER,
+    OBJECT,
+    PATCH,
+    POINT,
+    PRIVATE,
+    TEXT,
+    Schema,
+    payload,
+    says,
+)
 from worldledger.rulesets.reading import (
     UnreadableError,
     change_of,
@@ -260,6 +273,33 @@ CHECKS: Final[Mapping[str, Check]] = {
     "SpeakResponse": _message(read_said),
 }
 
+_RELATED: Final = {"from_entity": says(NAME, "The source of the effect, unless it is named.")}
+PAYLOADS: Final[Mapping[str, Schema]] = {
+    **INTENTS,
+    "EntityCreated": payload(
+        "A new entity.", {"entity_id": NAME, "entity_data": says(OBJECT, "Its fields.")}, {"position": POINT}
+    ),
+    "EntityRemoved": payload("An entity is removed, and its relationships with it.", {"entity_id": NAME}),
+    "EntityUpdated": payload("An entity is changed by a JSON Patch.", {"entity_id": NAME, "patch": PATCH}),
+    "MessageEmitted": payload(
+        "Say something.",
+        {},
+        {"text": says(TEXT, "What is said."), "message": says(TEXT, "The same by another name."), **PRIVATE},
+        anyOf=[{"required": ["text"]}, {"required": ["message"]}],
+    ),
+    "RelationshipRemoved": payload(
+        "A relationship ends.",
+        {"to_entity": NAME},
+        {**_RELATED, "relationship_type": says(NAME, "Which one; all, if left out.")},
+    ),
+    "RelationshipSet": payload(
+        "A relationship in one direction.",
+        {"to_entity": NAME, "relationship_type": NAME},
+        {**_RELATED, "strength": NUMBER, "metadata": OBJECT},
+    ),
+    "SpeakResponse": INTENTS["Speak"],
+}
+
 #: The kinds whose legality depends on the state.
 STATEFUL: Final = frozenset({"EntityCreated", "EntityRemoved", "EntityUpdated"})
 
@@ -498,6 +538,7 @@ class Sandbox(Ruleset):
     handlers = HANDLERS
     checks = CHECKS
     stateful = STATEFUL
+    payloads = PAYLOADS
 
     def as_shown(
         self, kind: str, payload: dict[str, Any], agent_id: str, shown: WorldState, knowing: Knowing

@@ -48,16 +48,16 @@ def published() -> Mapping[str, Published]:
 def document(name: str, title: str, schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """Return a whole schema, from one made by Pydantic or by hand and what it refers to."""
     head = {"$schema": _DIALECT, "$id": ID_PREFIX + name, "title": title}
-    whole: dict[str, Any] = _plain({**schema, "$defs": dict(sorted(definitions.items()))})
+    whole: dict[str, Any] = plain({**schema, "$defs": dict(sorted(definitions.items()))})
     return head | whole
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Leave out the titles that Pydantic makes of names, and defaults of null; write descriptions as Markdown."""
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items() if not _is_noise(name, item)}
+        return {name: plain(item) for name, item in value.items() if not _is_noise(name, item)}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, str):
         return "\n\n".join(paragraph.replace("\n", " ").replace("``", "`") for paragraph in value.split("\n\n"))
     return value

@@ -28,6 +28,7 @@ from worldledger_chess.rules.endings import Ending, automatic_end, resignation, 
 from worldledger_chess.rules.fens import board_of, is_uci, read_fen, replayed
 from worldledger_chess.rules.live import LIVE, LiveConfig, continuing_effects, opening_effects
 from worldledger_chess.rules.moves import move_number
+from worldledger_chess.rules.payloads import PAYLOADS
 
 if TYPE_CHECKING:
     from worldledger_chess.rules.board import BoardState, tensor_of
@@ -94,6 +95,7 @@ class Chess(Ruleset):
         }
     )
     stateful = frozenset(checks)
+    payloads = PAYLOADS
     records_rejections = True
     #: A step is a half-move, as OpenEnv's ``step_count`` has it.
     units = MappingProxyType(

@@ -31,7 +31,7 @@ from worldledger.rulesets.reading import change_of
 from worldledger.world import WorldState
 from worldledger_simulation.rules import checks, handlers
 from worldledger_simulation.rules.checkpoint import Checkpoint, SimulationState
-from worldledger_simulation.rules.checks import CHECKS
+from worldledger_simulation.rules.checks import CHECKS, PAYLOADS
 from worldledger_simulation.rules.config import SimulationConfig, load_config, new_config
 from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 from worldledger_simulation.rules.words import (
@@ -129,6 +129,7 @@ class Simulation(Ruleset):
     handlers = handlers.HANDLERS
     checks = CHECKS
     stateful = frozenset(CHECKS)
+    payloads = PAYLOADS
     unobserved = UNOBSERVED
     digest_after = frozenset({TURN_ENDED})
     records_rejections = True

@@ -26,6 +26,7 @@ from worldledger.errors import IllegalEffectError, dotted, worded
 from worldledger.names import namesake, taken
 from worldledger.patches import diff
 from worldledger.rulesets.base import Check, Knowing
+from worldledger.rulesets.payloads import COUNT, NAME, OBJECT, PATCH, Schema, payload, says
 from worldledger.rulesets.reading import (
     MAX_ENTITY,
     UnreadableError,
@@ -177,6 +178,45 @@ CHECKS: Final[Mapping[str, Check]] = {
     words.AGENT_REMOVED: _check(_about_agent),
     words.AGENT_PAUSED: _check(_pause_agent),
     words.AGENT_RESUMED: _check(_about_agent),
+}
+
+
+_ABOUT: Final[Mapping[str, Schema]] = {"agent_id": says(NAME, "The agent.")}
+_ITS_OWN: Final[Mapping[str, Schema]] = {"agent_id": says(NAME, "The agent; the source, if left out.")}
+_TURN: Final[Mapping[str, Schema]] = {"turn": says(COUNT, "Its number, which is filled in if it is left out.")}
+PAYLOADS: Final[Mapping[str, Schema]] = {
+    words.SIMULATION_STARTED: payload(
+        "The simulation begins.",
+        {
+            "turn": says(COUNT, "After which turn."),
+            "agents": says(OBJECT, "Each agent's variables, by name."),
+            "global_state": says(OBJECT, "The global variables."),
+        },
+        {"paused": says(OBJECT, "Paused agents, with the turn in which each resumes.")},
+    ),
+    words.TURN_STARTED: payload("The next turn begins.", {}, _TURN),
+    words.TURN_ENDED: payload("The open turn ends.", {}, _TURN),
+    words.AGENT_STATE_CHANGED: payload(
+        "An agent's variables change.", {"patch": says(PATCH, "A JSON Patch on its variables.")}, _ITS_OWN
+    ),
+    words.GLOBAL_STATE_CHANGED: payload(
+        "Global variables change.", {"patch": says(PATCH, "A JSON Patch on the global variables.")}
+    ),
+    words.REASONING_RECORDED: payload(
+        "What an agent has thought.",
+        {"reasoning": {"type": ["string", "object", "array"]}},
+        {**_ITS_OWN, "model": says(NAME, "The model that thought it."), "token_count": COUNT},
+    ),
+    words.AGENT_ADDED: payload(
+        "Another agent joins.", {"agent_id": NAME}, {"state": says(OBJECT, "Variables that differ from the defaults.")}
+    ),
+    words.AGENT_REMOVED: payload("An agent leaves.", _ABOUT),
+    words.AGENT_PAUSED: payload(
+        "An agent pauses.",
+        _ABOUT,
+        {"turns": says({**COUNT, "minimum": 1}, "For so many; until resumed, if left out.")},
+    ),
+    words.AGENT_RESUMED: payload("A paused agent goes on.", _ABOUT),
 }
 
 

@@ -25,6 +25,7 @@ from worldledger_social_rl.rules import config as _config
 from worldledger_social_rl.rules import handlers
 from worldledger_social_rl.rules.checks import CHECKS, check_intent
 from worldledger_social_rl.rules.config import SocialRLPolicy, policy_of
+from worldledger_social_rl.rules.payloads import PAYLOADS
 from worldledger_social_rl.rules.words import ROUND_ENDED, ROUND_STARTED
 
 __all__ = ["RULESET", "SocialRL", "SocialRLPolicy"]
@@ -38,6 +39,7 @@ class SocialRL(Ruleset):
     handlers = handlers.HANDLERS
     checks = CHECKS
     stateful = frozenset(CHECKS)
+    payloads = PAYLOADS
     digest_after = frozenset({ROUND_ENDED})
     records_rejections = True
     judges_by_hidden = True
