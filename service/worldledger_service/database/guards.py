@@ -1,8 +1,8 @@
 """The roles of a database, and the SQL of all that SQLAlchemy cannot say about its tables: the files in ``sql/``.
 
 - ``roles.sql``: by whoever migrates, before anything; ``turn.sql``: what each migration waits for first
-- ``verification.sql``, ``log.sql``, ``tables.sql``, ``analytics.sql``, ``asking.sql``: under the owner's role, in this
-  order, with the views of `worldledger_service.database.analytics.views` before the last
+- ``verification.sql``, ``log.sql``, ``tables.sql``, ``analytics.sql``, ``history.sql``, ``asking.sql``: under the
+  owner's role, in this order, with the views of `worldledger_service.database.analytics.views` before the last two
 - ``version_table.sql``: once Alembic has made its table; ``readers.sql``: at every upgrade
 
 A migration that is released never changes and has its statements with it. These are what a database is to have today:

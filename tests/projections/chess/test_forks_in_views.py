@@ -40,6 +40,7 @@ class Told(NamedTuple):
     seq: int
     kind: str
     source: str
+    time: float
 
 
 class Tally:
@@ -50,7 +51,7 @@ class Tally:
         self.parents: dict[str, tuple[str, int]] = {}
         for world, text in texts:
             effect = json.loads(text)
-            told = Told(effect["global_seq"], effect["kind"], effect["source_id"])
+            told = Told(effect["global_seq"], effect["kind"], effect["source_id"], effect["sim_time"])
             self.logs.setdefault(world, []).append(told)
             origin = effect["payload"].get("fork_of") if told.seq == 1 else None
             if origin:
@@ -71,8 +72,8 @@ class Tally:
 
 
 @pytest.fixture
-async def tally(store: Store, pool: Any, make_engine: Any) -> Tally:
-    """Have worlds of two kinds with forks, and forks of forks, and all projections fed."""
+async def logs(store: Store, pool: Any) -> Tally:
+    """Have worlds of two kinds with forks, and forks of forks."""
     await store.create_world(NewWorld(world_id="town", experiment="towns"))
     await append(store, "town", [thing(0), said(1), thing(1), said(2), thing(2), said(5)])
     await store.create_world(NewWorld(world_id="village"))
@@ -85,9 +86,15 @@ async def tally(store: Store, pool: Any, make_engine: Any) -> Tally:
         await store.fork(parent, Moment(seq=seq), NewFork(world_id=name))
         if drafts:
             await append(store, name, drafts)
-    await make_engine([*known().values()]).run_until_caught_up(timeout=100)
     rows = await pool.fetch("select world_id, effect::text from effects order by world_id, global_seq")
     return Tally([tuple(row) for row in rows])
+
+
+@pytest.fixture
+async def tally(logs: Tally, make_engine: Any) -> Tally:
+    """Have all projections fed, too."""
+    await make_engine([*known().values()]).run_until_caught_up(timeout=100)
+    return logs
 
 
 async def _rows(pool: Any, query: str) -> list[tuple[Any, ...]]:
@@ -114,6 +121,32 @@ async def test_totals_leave_forks_out(pool: Any, tally: Tally) -> None:
     assert await _rows(pool, "select experiment, worlds, effects from analytics.experiments_with_forks") == [
         (name, len(worlds), sum(len(tally.logs[world]) for world in worlds)) for name, worlds in of_forks.items()
     ]
+
+
+@pytest.mark.both_servers
+async def test_a_history_ends_at_any_moment(pool: Any, logs: Tally) -> None:
+    """The guest has a world's line up to a seq of its own or of an ancestor, or a time, in order; of others nothing."""
+    query = "select coalesce(inherited_from, ''), global_seq, kind, generation, place, world_id"
+    query += " from analytics.history({}) order by place"
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("set local role worldledger_guest")
+        for world in logs.logs:
+            line = sorted(logs.history(world), key=lambda each: (-each[0], each[2].seq))
+            rows = [
+                (name or "", told.seq, told.kind, generation, place, world)
+                for place, (generation, name, told) in enumerate(line, 1)
+            ]
+            assert [*map(tuple, await connection.fetch(query.format("$1"), world))] == rows
+            for place, (_, name, told) in enumerate(line, 1):
+                call = "$1, $2" if name is None else "$1, $2, $3"
+                given = (world, told.seq, *([] if name is None else [name]))
+                assert [*map(tuple, await connection.fetch(query.format(call), *given))] == rows[:place]
+            for time in {told.time for _, _, told in line}:
+                found = await connection.fetch(query.format("$1, until_sim_time_s => $2"), world, time)
+                assert [*map(tuple, found)] == rows[: sum(told.time <= time for _, _, told in line)]
+        for given in (("nowhere",), ("town", 3, "town-1"), ("town-1", 3, "cup")):
+            call = ", ".join(f"${n}" for n in range(1, len(given) + 1))
+            assert await connection.fetch(query.format(call), *given) == []
 
 
 @pytest.mark.both_servers

@@ -723,5 +723,6 @@ def statements() -> list[str]:
         *guards.statements("analytics", version=str(VERSION)),
         *(statement for view in VIEWS for statement in view.statements()),
         f"grant select on {', '.join(f'analytics.{view.name}' for view in VIEWS)} to {_CALLERS}",
+        *guards.statements("history"),
         *guards.statements("asking", cursor=CURSOR),
     ]

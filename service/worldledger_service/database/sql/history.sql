@@ -1,0 +1,34 @@
+-- The history of a world up to a moment. In SQL, so that PostgreSQL writes it into the query and reads no column that is not
+-- asked for. Each world of the line is asked for its own effects alone, which the primary key finds up to a seq.
+create or replace function analytics.history(
+    world text, until_seq bigint default null, of_world text default null,
+    until_sim_time_s double precision default null
+) returns table (
+    place bigint, world_id text, inherited_from text, generation integer, global_seq bigint, kind text, source_id text,
+    sim_time_s double precision, recorded_at timestamptz, payload json, checksum text
+)
+language sql stable parallel safe
+as $$
+    with line as (
+        select world as name, 0 as generation, 9223372036854775807 as last_seq
+        union all
+        select a.ancestor, a.generation, a.until_seq from analytics.ancestry(world) a
+    ), cut as (
+        select l.name, l.generation,
+               case when l.generation > o.generation then l.last_seq
+                    else least(l.last_seq, history.until_seq) end as last_seq,
+               coalesce((select sum(b.last_seq) from line b where b.generation > l.generation), 0)::bigint as before
+        from line o
+        join line l on l.generation >= o.generation
+        where o.name = coalesce(of_world, world)
+    )
+    select c.before + e.global_seq, world, nullif(c.name, world), c.generation, e.global_seq, e.kind, e.source_id,
+           e.sim_time_s, e.recorded_at, e.payload, e.checksum
+    from cut c
+    join analytics.effects_with_forks e on e.world_id = c.name and not e.is_inherited and e.global_seq <= c.last_seq
+    where until_sim_time_s is null or e.sim_time_s <= until_sim_time_s
+$$;
+
+revoke all on function analytics.history(text,bigint,text,double precision) from public;
+grant execute on function analytics.history(text,bigint,text,double precision) to worldledger_service, worldledger_reader, worldledger_guest;
+comment on function analytics.history(text,bigint,text,double precision) is 'The effects of a world and of before it in its ancestors, up to a seq of the world, or of_world, and a sim_time; order by place.';
