@@ -10,7 +10,7 @@ import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
 import { isNews, present, quantile } from "../src/core/presence.ts";
 import { csv } from "../src/core/text.ts";
-import { throttled } from "../src/core/throttle.ts";
+import { paced, throttled } from "../src/core/throttle.ts";
 import { scenes } from "../src/core/transcript.ts";
 import { same } from "./same.ts";
 import { bestHash, hex, lines, parsePosition, verify } from "../src/core/verify.ts";
@@ -152,10 +152,20 @@ Deno.test("what happens is appended to the last block, which is not loaded again
   const { store, asked } = counting(10);
   store.want(10);
   await settled();
-  await store.grow(13);
-  await store.grow(15);
+  await store.grow(13, 13);
+  await store.grow(15, 15);
   same(asked, [[1, 10], [10, 13], [13, 15]]);
   for (const seq of [9, 11, 13, 15]) same(store.at(seq)?.entities, { n: seq });
+});
+
+Deno.test("a world that is followed into its next block is loaded there; what nobody looks at is not", async () => {
+  const { store, asked } = counting(BLOCK);
+  await store.want(BLOCK);
+  await store.grow(BLOCK + 1, BLOCK + 1);
+  same(asked, [[1, BLOCK], [BLOCK + 1, BLOCK + 1]]);
+  same(store.at(BLOCK + 1)?.entities, { n: BLOCK + 1 });
+  await store.grow(BLOCK + 9, 5);
+  same(asked.length, 2);
 });
 
 Deno.test("what is not loaded is shown by the nearest stored state before it", () => {
@@ -268,6 +278,24 @@ Deno.test("what is asked for often is done at once, and then not too often", asy
   work.cancel();
   await wait(150);
   same(done, 3);
+});
+
+Deno.test("work that takes its time is done once more for all that was asked meanwhile", async () => {
+  const wait = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+  const ends: (() => void)[] = [];
+  const work = paced(5, () => new Promise<void>((resolve) => ends.push(resolve)));
+  for (let asked = 0; asked < 5; asked++) work.ask();
+  same(ends.length, 1);
+  ends[0]?.();
+  await wait(50);
+  same(ends.length, 2);
+  work.ask();
+  work.cancel();
+  ends[1]?.();
+  await wait(50);
+  same(ends.length, 2);
+  work.ask();
+  same(ends.length, 3);
 });
 
 Deno.test("a sound log verifies, by WebCrypto and by the library in its place", async () => {

@@ -180,15 +180,10 @@ export class FrameStore {
     await first;
   }
 
-  /** The world has grown up to a seq. */
-  async grow(head: number): Promise<void> {
-    const [old, number] = [this.head, blockOf(this.head)];
+  /** The world has grown up to a head; resolves when what is new in the blocks of some seqs was tried to be loaded. */
+  async grow(head: number, ...seqs: number[]): Promise<void> {
     this.head = Math.max(head, this.head);
-    const block = this.blocks.get(number);
-    if (block === undefined || this.loading.has(number)) return;
-    const to = Math.min(this.head, (number + 1) * BLOCK);
-    if (to <= old) return;
-    await this.fetch(number);
+    await Promise.all(seqs.map((seq) => this.want(seq)));
   }
 
   /** Be told when something was loaded. */

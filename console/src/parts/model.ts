@@ -9,7 +9,7 @@ import { changed, type Json } from "../core/json.ts";
 import { EffectPages } from "../core/pages.ts";
 import type { Cursor, Effect, Frame, Frames } from "../core/panel.ts";
 import type { Page, World } from "../core/source.ts";
-import { throttled } from "../core/throttle.ts";
+import { paced, throttled } from "../core/throttle.ts";
 import { address, go, panelOf, source, words } from "./app.ts";
 
 const NONE: ReadonlyMap<string, Mark> = new Map();
@@ -18,8 +18,8 @@ const UNCHANGED: ReadonlySet<string> = new Set();
 const BINS = 600;
 /** Most bins, as the world grows. */
 const MOST_BINS = 2 * BINS;
-/** Milliseconds between two times that what has happened is shown, and that it is fetched as patches. */
-const SHOW_MS = 50;
+/** Milliseconds between two times that what has happened is shown, and at most until its patches are fetched again. */
+const SHOW_MS = 25;
 const GROW_MS = 100;
 /** Milliseconds that the rest waits for what is seen first. */
 const FIRST_MS = 1000;
@@ -64,8 +64,9 @@ export class WorldModel {
   /** What has happened and is not shown yet. */
   private fresh: Effect[] = [];
   private readonly show = throttled(SHOW_MS, () => this.showFresh());
-  private readonly grow = throttled(GROW_MS, () => {
-    for (const store of [this.truth, ...this.beliefs.values()]) void store.grow(this.head.peek());
+  private readonly grow = paced(GROW_MS, () => {
+    const stores = [this.truth, ...this.beliefs.values()];
+    return Promise.all(stores.map((store) => store.grow(this.head.peek(), this.seq.peek())));
   });
   private last: number;
   private closed = false;

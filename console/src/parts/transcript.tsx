@@ -238,7 +238,10 @@ function useShown(model: WorldModel, agents: readonly string[], from: number, to
     for (const { store } of stores) [from, to].forEach((seq) => store.want(seq));
   }, [stores, from, to]);
   useEffect(() => {
-    const timer = setTimeout(() => stores.forEach(({ store }) => void store.grow(model.head.peek())), GROW_MS);
+    const timer = setTimeout(
+      () => stores.forEach(({ store }) => void store.grow(model.head.peek(), from, model.head.peek())),
+      GROW_MS,
+    );
     return () => clearTimeout(timer);
   }, [stores, Math.ceil(model.head.value / 8)]);
   return useMemo(() =>
