@@ -187,7 +187,7 @@ Deno.test("a short world is overlooked state by state, a long one at the moments
   store.want(1);
   await settled();
   same(store.overview().map(({ seq, state }) => [seq, state.entities["n"]]), [[1, 1], [2, 2], [3, 3], [4, 4], [5, 5]]);
-  await store.grow(6);
+  await store.grow(6, 6);
   same(store.overview().length, 6);
   const long = counting(9000).store;
   long.want(1);
