@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import pkgutil
+import re
 import runpy
 import signal
 import socket
@@ -30,6 +31,8 @@ from typing import Any
 
 #: The console script of the environment that runs the tests.
 SCRIPT = Path(sys.executable).with_name("worldledger")
+#: What few commands need, and which is large: a larger process takes longer to fork.
+_LEFT_OUT = re.compile(r"__main__|\.arrow|\.pettingzoo|\.report\.(svg|drawing)")
 #: The longest request: arguments and environment.
 _LONGEST = 1 << 20
 
@@ -218,19 +221,33 @@ def _end(code: object) -> None:
 
 
 def _load() -> None:
-    """Load what the commands and a service load."""
-    import worldledger_service.app  # noqa: PLC0415
-    import worldledger_service.cli  # noqa: PLC0415
+    """Load what the commands and a service load, also what they load only where it is needed."""
     from worldledger_projections.registry import known  # noqa: PLC0415
 
     from worldledger.kinds import parts  # noqa: PLC0415
 
-    for module in pkgutil.iter_modules(worldledger_service.cli.__path__, "worldledger_service.cli."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
     for part in ("commands", "routes", "serves"):
         parts(part)
     known()
+    for name in {module.partition(".")[0] for module in sys.modules if module.startswith("worldledger")}:
+        for found in pkgutil.walk_packages(sys.modules[name].__path__, f"{name}."):
+            if not _LEFT_OUT.search(found.name):
+                importlib.import_module(found.name)
+
+
+def _put_together() -> None:
+    """Put all commands together, with what reads their options, which else each command does for itself."""
+    import typer.main  # noqa: PLC0415
+    from worldledger_service.cli import main  # noqa: PLC0415
+
+    program: Any = typer.main.get_command(main.make_app())
+    left = [program]
+    for command in left:
+        left += getattr(command, "commands", {}).values()
+        for parameter in command.params:
+            if isinstance(parameter, typer.core._TyperParameter):
+                parameter.get_runtime_param()
+    main.app_for = lambda _: program
 
 
 def _forget_kinds() -> None:
@@ -245,6 +262,8 @@ if __name__ == "__main__":
     _load()
     if sys.argv[2:] == ["afresh"]:
         _forget_kinds()
+    else:
+        _put_together()
     gc.collect()
     gc.freeze()
     wanted = _serve(socket.socket(fileno=int(sys.argv[1])))
