@@ -186,7 +186,7 @@ async def test_what_waits_is_written_when_it_stops(
         assert (verified["verified"], verified["effects"]) == (True, 9)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 async def test_a_signal_stops_it_in_good_order(database_url: str, number: signal.Signals, tmp_path: Path) -> None:
     """SIGTERM and SIGINT let the program go on after serving, tails ended and exit code 0."""
     program = tmp_path / "program.py"

@@ -169,6 +169,7 @@ async def _plies(hall: Hall, count: int) -> int:
     return sum([(await hall.ask("look", game_id=f"g{number}"))["plies"] for number in range(count)])
 
 
+@pytest.mark.thorough  # without kills: test_driving
 @pytest.mark.slow
 async def test_players_of_a_server_that_is_killed(database_url: str, tmp_path: Path, thorough: bool) -> None:
     """Games of the service's own players are played on by the next process, and are the games that they would be."""
@@ -196,6 +197,7 @@ async def test_players_of_a_server_that_is_killed(database_url: str, tmp_path: P
     assert [len(each) for each in played.values()] == [1, 1]
 
 
+@pytest.mark.thorough  # forks elsewhere: test_playing_on
 @pytest.mark.slow
 async def test_a_fork_that_is_played_on_by_a_server_that_is_killed(database_url: str, tmp_path: Path) -> None:
     """Forks of one moment and one seed are played on by the next process, after the moves of before, to one end."""

@@ -70,6 +70,7 @@ async def test_a_long_game(opening: Opening, thorough: bool) -> None:
         assert validate_game_state(await effects(arena, again), again.state) == []
 
 
+@pytest.mark.thorough  # more of what test_kills and test_races play
 @pytest.mark.slow
 async def test_many_games_at_once(opening: Opening, thorough: bool) -> None:
     """Many games of outside players and of the service's own: every acknowledged move is in the log, once.

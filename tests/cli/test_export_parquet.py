@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from .conftest import Cli
 from .helpers import Running, append, seed
@@ -64,6 +65,7 @@ def test_a_lake_is_made_and_brought_up_to_date(on: Cli, database_url: str, tmp_p
     assert "world 'a' has another history" in refused.err
 
 
+@pytest.mark.thorough  # kills at any step: tests/arrow/test_publishing.py
 def test_a_kill_in_the_middle_does_no_harm(on: Cli, database_url: str, tmp_path: Path) -> None:
     """Killed when views have been replaced: readers find each once, by the manifest all; the next export goes on."""
     seed(database_url, "a")

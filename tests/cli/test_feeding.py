@@ -110,6 +110,7 @@ def test_a_rebuild_is_stopped(cli: Cli, database_url: str, number: int, code: in
     assert lines(database_url) == before
 
 
+@pytest.mark.thorough  # as tests/projections/test_engine_kills.py has it
 def test_a_rebuild_is_killed(cli: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
     """A rebuild that is killed halfway goes on where it was when the same command is given again."""
     for n in range(30 if thorough else 8):
@@ -148,6 +149,7 @@ def test_two_rebuilds_at_once(database_url: str) -> None:
     assert builds in ([("world_summaries_2",)], [("world_summaries_3",)])
 
 
+@pytest.mark.thorough  # as test_engine_builds has it
 @pytest.mark.filled(by=fed)
 def test_a_rebuild_is_cancelled_by_another(cli: Cli, database_url: str) -> None:
     """A rebuild whose build somebody cancels ends, and says so."""
@@ -161,6 +163,7 @@ def test_a_rebuild_is_cancelled_by_another(cli: Cli, database_url: str) -> None:
     assert live(database_url, "world_summaries") == "world_summaries_1"
 
 
+@pytest.mark.thorough  # as test_engine_outages has it
 @pytest.mark.filled(by=fed)
 def test_a_rebuild_outlives_lost_connections(database_url: str) -> None:
     """When the database drops its connections a rebuild goes on."""
@@ -180,7 +183,9 @@ def test_a_rebuild_outlives_lost_connections(database_url: str) -> None:
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)], ids=["Ctrl-C", "SIGTERM"]
+)
 def test_project_feeds_until_it_is_stopped(database_url: str, number: int) -> None:
     """What is appended is read soon; Ctrl-C and SIGTERM are how it is meant to end: exit code 0."""
     record(database_url, "a", BAZAAR)

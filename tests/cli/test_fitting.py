@@ -30,7 +30,7 @@ def world(database_url: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.parametrize("columns", [80, pytest.param(40, marks=pytest.mark.thorough)])
 def test_lines_fit_the_terminal(on: Cli, world: str, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     """Rows and branches are cut, headings are broken between words; without a terminal every line is whole."""
     commands = (

@@ -28,34 +28,38 @@ def there(servers: Servers, server_kind: str) -> Iterator[str]:
     servers.drop(server_kind, url)
 
 
+#: Commands that write in ways of their own; and others that write as those do.
+_COMMANDS = (
+    ("worlds",),
+    ("log", "w"),
+    ("export", "w", "-o", "-"),
+    ("state", "w", "--json"),
+    ("verify", "--all"),
+    ("replay", "--check", "--all"),
+    ("projections", "rebuild", "entities"),
+    ("project", "--once"),
+    ("world", "create", "other"),
+)
+_MORE = (
+    ("verify", "--all", "--json"),
+    ("worlds", "--json"),
+    ("state", "w"),
+    ("diff", "w", "1", "head"),
+    ("replay", "w", "--speed", "max"),
+    ("replay", "--check", "--all", "--json"),
+    ("snapshots", "w", "--json"),
+    ("snapshot", "w"),
+    ("projections", "status"),
+    ("projections", "status", "--json"),
+    ("projections", "rebuild", "entities", "--cancel"),
+    ("projections", "pause", "turns"),
+    ("db", "check"),
+)
+
+
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("verify", "--all"),
-        ("verify", "--all", "--json"),
-        ("worlds",),
-        ("worlds", "--json"),
-        ("log", "w"),
-        ("export", "w", "-o", "-"),
-        ("state", "w"),
-        ("state", "w", "--json"),
-        ("diff", "w", "1", "head"),
-        ("replay", "w", "--speed", "max"),
-        ("replay", "--check", "--all"),
-        ("replay", "--check", "--all", "--json"),
-        ("snapshots", "w", "--json"),
-        ("snapshot", "w"),
-        ("projections", "status"),
-        ("projections", "status", "--json"),
-        ("projections", "rebuild", "entities"),
-        ("projections", "rebuild", "entities", "--cancel"),
-        ("projections", "pause", "turns"),
-        ("project", "--once"),
-        ("db", "check"),
-        ("world", "create", "other"),
-    ],
-    ids=" ".join,
+    "command", [*_COMMANDS, *(pytest.param(more, marks=pytest.mark.thorough) for more in _MORE)], ids=" ".join
 )
 def test_a_full_stdout(there: str, command: tuple[str, ...]) -> None:
     """A stdout that is full is exit code 2 and one sentence, whatever the command."""

@@ -362,7 +362,7 @@ def waiting(url: str) -> int:
     [
         (os.killpg, signal.SIGINT, 130),
         pytest.param(os.kill, signal.SIGINT, 130, marks=pytest.mark.thorough),
-        (os.kill, signal.SIGTERM, 143),
+        pytest.param(os.kill, signal.SIGTERM, 143, marks=pytest.mark.thorough),
     ],
     ids=["Ctrl-C in a terminal", "SIGINT", "SIGTERM"],
 )
@@ -405,6 +405,7 @@ def test_a_process_that_is_killed(database_url: str, sharing: Path) -> None:
     assert result == (2, "", "worldledger: a process that shared the work has ended (exit code -9)\n")
 
 
+@pytest.mark.thorough  # outages: test_replay, and of processes: those killed
 @pytest.mark.filled(by=small)
 def test_a_database_that_goes_away(database_url: str, sharing: Path) -> None:
     """An outage is exit code 2 and one sentence."""

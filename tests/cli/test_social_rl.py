@@ -303,8 +303,15 @@ def test_a_run_of_an_earlier_version_and_imports_at_once(on: Cli, database_url: 
     assert on("verify", "--all").code == 0
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["both go on", "the first is killed"])
-@pytest.mark.parametrize("size", [1, 700_000], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("size", "killed"),
+    [
+        pytest.param(1, False, id="small, both go on"),
+        pytest.param(700_000, True, id="large, the first is killed"),
+        pytest.param(1, True, id="small, the first is killed", marks=pytest.mark.thorough),
+        pytest.param(700_000, False, id="large, both go on", marks=pytest.mark.thorough),
+    ],
+)
 def test_first_imports_of_one_run_at_once(on: Cli, database_url: str, tmp_path: Path, size: int, killed: bool) -> None:
     """Two processes that import a run for the first time make one world of it, though only one knows its meta data."""
     files = {f"log{n}.json": [str(n) * size] for n in range(6)}

@@ -105,6 +105,7 @@ async def _most_waiting(world: Orchestrator, submitting: asyncio.Future[Any]) ->
     return most
 
 
+@pytest.mark.thorough  # what the others show in process
 async def test_over_the_wire(database_url: str, tmp_path: Path, subtests: pytest.Subtests, each: int) -> None:
     """The same over HTTP and WebSockets at once; a listener on a socket hears all of it."""
     async with serving(database_url, tmp_path, **_PATIENT) as service:

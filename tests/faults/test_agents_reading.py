@@ -43,6 +43,7 @@ async def _talk(speakers: list[Mind], name: str) -> int:
     return last
 
 
+@pytest.mark.thorough  # by a process; in process: tests/runtime/test_slow_readers.py
 async def test_who_never_reads_harms_nobody(database_url: str, tmp_path: Path) -> None:
     """Others hear everything, the service's memory stays as it was, and who reads again comes to the right view."""
     async with serving(database_url, tmp_path) as service, living(service) as world:

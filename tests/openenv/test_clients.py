@@ -53,7 +53,7 @@ def test_a_client_is_pinned_with_all_that_it_brings(client: str, version: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("client", "version"), CLIENTS)
+@pytest.mark.parametrize(("client", "version"), [pytest.param(*CLIENTS[0], marks=pytest.mark.thorough), *CLIENTS[1:]])
 async def test_a_released_client_plays(served: Served, client: str, version: str) -> None:
     """Generic and typed, asynchronous and not: each sees what it should, and so does the example."""
     address = served.url + PREFIX

@@ -56,7 +56,11 @@ onload = () => { document.querySelector("pre").textContent = JSON.stringify(fram
 """.replace("WIDTHS", json.dumps(_WIDTHS))
 
 
-@pytest.fixture(scope="module", params=["examples", "many", ODD], ids=["examples", "many", "odd"])
+@pytest.fixture(
+    scope="module",
+    params=["examples", *(pytest.param(other, marks=pytest.mark.thorough) for other in ("many", ODD))],
+    ids=["examples", "many", "odd"],
+)
 def folder(
     request: pytest.FixtureRequest, page_for: Callable[[str], Page], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:

@@ -99,12 +99,12 @@ THEIRS = {
 }
 
 
-async def test_what_no_projection_made_is_spared(database_url: str, subtests: pytest.Subtests) -> None:
+async def test_what_no_projection_made_is_spared(database_url: str, subtests: pytest.Subtests, thorough: bool) -> None:
     """What no projection made cannot be made again: the downgrade is refused, says what it is, and drops nothing."""
     async with connected(database_url, role=guards.SERVICE_ROLE) as service:
         await write_derived(service)
     async with connected(database_url) as connection:
-        for theirs, (made, dropped) in THEIRS.items():
+        for theirs, (made, dropped) in list(THEIRS.items())[:: 1 if thorough else 3]:
             with subtests.test(theirs=theirs):
                 await connection.execute(made)
                 told = r"what no projection made.*mine.*run the downgrade again"

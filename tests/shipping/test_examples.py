@@ -18,6 +18,23 @@ from .project import ROOT, environment, in_reading_order, serving
 #: Pages that are tried where what they are about is installed: tests/thirdparty.
 _ELSEWHERE: Final = frozenset({"how-to-kinds.md"})
 _PAGES = [page for page in in_reading_order() if examples(page) and page.name not in _ELSEWHERE]
+#: Pages whose commands are many, and all of them those of other tests (tests/cli, tests/report, tests/client, …).
+_LONG: Final = frozenset(
+    {
+        "how-to.md",
+        "how-to-agents.md",
+        "how-to-chess.md",
+        "how-to-compare.md",
+        "how-to-dataframes.md",
+        "how-to-forks.md",
+        "how-to-report.md",
+        "how-to-simulations.md",
+        "how-to-social-rl.md",
+        "how-to-sql.md",
+        "how-to-states.md",
+        "how-to-your-simulation.md",
+    }
+)
 #: What needs the console, which is not built where the npm registry is out of reach.
 _OF_THE_CONSOLE: Final = "export html"
 #: What `make run` does before it serves, on a database of one's own. It serves whatever comes of the tour.
@@ -64,7 +81,11 @@ def home(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("home")
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.thorough) if page.name in _LONG else page for page in _PAGES],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_the_examples_of_a_page_work(page: Path, home: Home) -> None:
     """Run one after the other, on a home on which the pages before it were tried, they print what the page shows."""
     runner = Runner(*home)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
-from .project import ROOT, SCRIPTS, environment, project_files, pyproject
+from .project import ROOT, project_files, pyproject
 
 # The brackets keep this file from holding what it looks for.
 _HOSTS = re.compile(r"[p]ypi\.org|[p]ythonhosted|[n]pmjs\.|[i]ndex-url|[/]simple/|[d]eb\.debian")
@@ -55,19 +54,6 @@ def test_the_version_is_the_changelog_s_newest() -> None:
     released = [(version, date) for version, date in entries if version != "Unreleased"]
     assert released[0][0] == pyproject()["project"]["version"]
     assert all(re.fullmatch(r"\d{4}-\d{2}-\d{2}", date) for _, date in released)
-
-
-def test_imports_point_one_way() -> None:
-    """The import contracts of pyproject.toml are kept."""
-    done = subprocess.run(
-        [SCRIPTS / "lint-imports", "--no-cache"],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_readme_shows_the_two_commands() -> None:

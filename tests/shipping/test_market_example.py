@@ -208,6 +208,7 @@ async def test_it_plays_in_a_service_as_it_does_here(play: Any, database_url: st
     assert sum(kinds.values()) == WHOLE - 18 * (TURNS - FEWER)
 
 
+@pytest.mark.thorough  # turns and kills: tests/faults
 @pytest.mark.slow
 async def test_it_may_be_killed_at_any_moment(database_url: str) -> None:
     """Killed in the middle of a turn, again and again, it still plays each turn once and to its end."""

@@ -42,11 +42,8 @@ CORE: Final = (
 SOME: Final = (
     "tests/rules/test_kinds.py",
     "tests/store/test_worlds.py",
-    "tests/runtime/test_rejections.py",
-    "tests/projections/test_world_summaries.py",
     "tests/projections/test_registry.py",
     "tests/schema/test_sql_files.py",
-    "tests/client/test_worlds.py",
 )
 #: Tests among them that say which kinds, routes and commands there are, or watch a game; one that needs the script
 #: pytest in its environment, and those of the schema that look at the views of chess.

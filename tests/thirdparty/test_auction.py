@@ -167,6 +167,7 @@ def place(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathF
         servers.drop(server_kind, database_url)
 
 
+@pytest.mark.thorough  # as test_engine_poison has it
 def test_an_effect_that_poisons_its_projection(place: Installation) -> None:
     """The world is parked for that projection alone, and goes on once a mended version is installed and retried."""
     place.has("1.0.0")
@@ -292,6 +293,7 @@ def test_the_page_about_it(place: Installation) -> None:
             runner.run(example)
 
 
+@pytest.mark.thorough  # as test_engine_swaps and test_kind_analytics have it
 def test_it_is_upgraded(place: Installation) -> None:
     """A version whose projection makes other rows builds them beside the old ones and swaps them in; so with views."""
     place.has("1.0.1")
@@ -311,6 +313,7 @@ def test_it_is_upgraded(place: Installation) -> None:
     assert place.rows("select to_regclass('projections.auction_lots_1')") == [(None,)]
 
 
+@pytest.mark.thorough  # each part: tests/schema/test_kind_analytics.py, test_rulesets.py
 def test_it_is_uninstalled(place: Installation) -> None:
     """Its worlds are listed, read, verified and exported; states and appends are refused, and the kind is named."""
     place.has("1.0.1", "2.0.0")

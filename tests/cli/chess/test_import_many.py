@@ -75,7 +75,9 @@ def test_a_name_that_is_taken(on: Cli, tmp_path: Path) -> None:
     assert result.err.endswith(f"game 2: its world would be {name}, and another world has that name\n")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -9, marks=pytest.mark.thorough)]
+)
 def test_a_stopped_import_leaves_no_process(database_url: str, tmp_path: Path, number: int, code: int) -> None:
     """However it is stopped while there is more to read, no process is left, and no part of a world."""
     file = tmp_path / "a.pgn"

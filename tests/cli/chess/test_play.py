@@ -223,7 +223,11 @@ def test_an_engine_that_is_no_engine(on: Cli, database_url: str) -> None:
     assert worlds(database_url) == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.thorough)],
+    ids=["Ctrl-C", "SIGTERM"],
+)
 def test_it_is_stopped(database_url: str, engines: Engines, on: Cli, number: int, code: int) -> None:
     """What was played stays; the game that goes on is named; no engine is left."""
     white = fake("hang_at_go", "e2e4", "d2d4")

@@ -17,7 +17,9 @@ from tests.cli.helpers import GAME, Lock, Running, seed, sql, wait_for
 _EFFECTS = "lock table effects in access exclusive mode"
 
 SIGNALS = pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.thorough)],
+    ids=["Ctrl-C", "SIGTERM"],
 )
 
 
@@ -121,7 +123,7 @@ def making(world_id: str) -> str:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.thorough), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
     ids=["Ctrl-C", "SIGTERM", "kill -9"],
 )
 def test_import_of_games_is_resumed(
