@@ -71,7 +71,7 @@ def test_a_full_stdout(there: str, command: tuple[str, ...]) -> None:
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
-@pytest.mark.parametrize("option", ["--help", "--version"])
+@pytest.mark.parametrize("option", ["--help", pytest.param("--version", marks=pytest.mark.thorough)])
 def test_help_into_a_full_stdout(option: str) -> None:
     """That holds for what the program says about itself, too, begun from nothing."""
     with FULL.open("wb") as full:

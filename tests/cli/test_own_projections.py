@@ -136,6 +136,7 @@ def test_it_is_dropped(on: Cli, database_url: str) -> None:
     assert on("verify", "talk").code == 0
 
 
+@pytest.mark.thorough  # as `project` feeds it
 @pytest.mark.usefixtures("folder")
 def test_the_service_feeds_it(database_url: str) -> None:
     """`serve` feeds what the variable names, and answers for it over HTTP."""

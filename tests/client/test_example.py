@@ -26,7 +26,7 @@ async def _play(database_url: str, *arguments: str) -> tuple[int | None, str, st
     return process.returncode, output.decode(), errors.decode()
 
 
-@pytest.mark.parametrize("where", ["in process", "against a service"])
+@pytest.mark.parametrize("where", [pytest.param("in process", marks=pytest.mark.thorough), "against a service"])
 async def test_the_conversation_is_played(shared_url: str, service: str, where: str) -> None:
     """A is cut off by B's effect, takes B's words in and begins anew; C hears both in order; the log tells it all."""
     arguments = ["--url", service] if where == "against a service" else []

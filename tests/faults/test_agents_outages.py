@@ -176,6 +176,7 @@ async def _read_nothing(_: int) -> list[StoredEffect]:
     raise StoreUnavailableError("not now")
 
 
+@pytest.mark.thorough  # in process: tests/runtime/test_two_orchestrators.py
 async def test_a_partition(database_url: str, tmp_path: Path) -> None:
     """Of two services one is cut off, and the other goes on; then the first one's agents catch up and are stopped."""
     config = OrchestratorConfig(breaker_failures=2, breaker_recovery_s=0.5)

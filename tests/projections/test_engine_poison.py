@@ -16,9 +16,11 @@ from .tiny import Counts, Said, Things
     ("late", "batch"),
     [
         (False, 1),
-        (True, 4),
         (True, 5000),
-        *(pytest.param(*other, marks=pytest.mark.thorough) for other in ((False, 4), (False, 5000), (True, 1))),
+        *(
+            pytest.param(*other, marks=pytest.mark.thorough)
+            for other in ((False, 4), (False, 5000), (True, 1), (True, 4))
+        ),
     ],
 )
 async def test_a_poisonous_effect(
@@ -129,7 +131,8 @@ class _Number(WorldProjection):
     ("count", "bad"),
     [
         (900, "double"),
-        *((12, bad) for bad in (None, 2**40, "word", "\x00")),
+        *((12, bad) for bad in (None, "\x00")),
+        *(pytest.param(12, bad, marks=pytest.mark.thorough) for bad in (2**40, "word")),
         *(pytest.param(900, bad, marks=pytest.mark.thorough) for bad in (None, 2**40, "word", "\x00")),
         pytest.param(12, "double", marks=pytest.mark.thorough),
     ],

@@ -394,10 +394,10 @@ _LEFT = (
 )
 
 
-async def test_upgrade_makes_again_what_it_can(database_url: str) -> None:
+async def test_upgrade_makes_again_what_it_can(database_url: str, thorough: bool) -> None:
     """What is no table is made again by `db upgrade`, and `db check` names that remedy for it, and not for a column."""
     await make_views(database_url, Settings())
-    for done in MENDED:
+    for done in MENDED if thorough else MENDED[:1]:
         async with connected(database_url) as connection:
             for statement in done:
                 await connection.execute(statement)

@@ -238,8 +238,16 @@ async def test_something_is_made_upon_a_view(database_url: str, fair: Fair) -> N
             "create view fair_bids as select 1;\nselect from nowhere",
             'views.sql:2 cannot be applied: relation "nowhere"',
         ),
-        ("create view effects as select 1 as one", 'relation "effects" already exists: rename or drop what others'),
-        ("create view analytics.fair_bids as select 1 as one", "are views named without a schema?"),
+        pytest.param(
+            "create view effects as select 1 as one",
+            'relation "effects" already exists: rename or drop what others',
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            "create view analytics.fair_bids as select 1 as one",
+            "are views named without a schema?",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 async def test_files_that_cannot_be_run(database_url: str, fair: Fair, sql: str, what: str) -> None:
@@ -265,6 +273,7 @@ async def test_files_are_numbered(fair: Fair) -> None:
         of_kinds.brought()
 
 
+@pytest.mark.thorough  # as test_migrations has it
 async def test_a_lock_that_is_not_to_be_had(database_url: str, fair: Fair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that waits for a reader in vain says which session it is and how it is ended."""
     monkeypatch.setattr(of_kinds, "LOCK_TIMEOUT", "300ms")

@@ -7,6 +7,7 @@ import re
 import httpx2
 import numpy as np
 import orjson
+import pytest
 from worldledger_chess.api import shapes as games_shapes
 from worldledger_chess.api.serving import arena_of
 from worldledger_chess.arena import MoveOutcome, ResignOutcome
@@ -103,6 +104,7 @@ async def test_sessions(client: httpx2.AsyncClient) -> None:
     assert sessions[1].agent_black.stats.games_won == 1
 
 
+@pytest.mark.thorough  # as tests/arena/test_driving.py has it
 async def test_players_of_the_service_play(client: httpx2.AsyncClient, services: Services) -> None:
     """A game of two random players goes on by itself until it has ended."""
     told = await made(client, game_id="g", players={"white": "random", "black": "random"}, seed=5)

@@ -298,6 +298,7 @@ def test_other_games_are_left_alone(on: Cli, database_url: str, engines: Engines
     assert moves_of(database_url, "bait") == []
 
 
+@pytest.mark.thorough  # the engine: tests/arena/players/test_stockfish.py
 def test_stockfish(on: Cli, database_url: str) -> None:
     """A real engine beats the random player, plays the same again, and leaves no process."""
     try:
