@@ -222,6 +222,7 @@ def _end(code: object) -> None:
 
 def _load() -> None:
     """Load what the commands and a service load, also what they load only where it is needed."""
+    import worldledger_service.app  # noqa: F401, PLC0415 - the first, for kinds' parts are loaded by what they import
     from worldledger_projections.registry import known  # noqa: PLC0415
 
     from worldledger.kinds import parts  # noqa: PLC0415
@@ -229,7 +230,7 @@ def _load() -> None:
     for part in ("commands", "routes", "serves"):
         parts(part)
     known()
-    for name in {module.partition(".")[0] for module in sys.modules if module.startswith("worldledger")}:
+    for name in sorted({module.partition(".")[0] for module in sys.modules if module.startswith("worldledger")}):
         for found in pkgutil.walk_packages(sys.modules[name].__path__, f"{name}."):
             if not _LEFT_OUT.search(found.name):
                 importlib.import_module(found.name)

@@ -82,27 +82,35 @@ def home(set_up: tuple[Path, Result]) -> Path:
 
 @pytest.fixture(scope="session")
 def filled(servers: Servers, server_kind: str) -> Iterator[Callable[[Fill], str]]:
-    """Return a function that names a database to clone, which another function has filled once."""
+    """Return a function that names a database, by its address, which another function has filled once."""
     made: dict[Fill, str] = {}
 
-    def name(fill: Fill) -> str:
+    def url(fill: Fill) -> str:
         if fill not in made:
-            url = servers.create(server_kind, servers.template(server_kind))
-            made[fill] = url
-            fill(url)
-        return urlsplit(made[fill]).path[1:]
+            made[fill] = servers.create(server_kind, servers.template(server_kind))
+            fill(made[fill])
+            name = urlsplit(made[fill]).path[1:]
+            servers.execute(server_kind, f"alter database {name} set default_transaction_read_only = on")
+        return made[fill]
 
-    yield name
-    for url in made.values():
-        servers.drop(server_kind, url)
+    yield url
+    for each in made.values():
+        servers.drop(server_kind, each)
 
 
 @pytest.fixture
 def database_url(
     request: pytest.FixtureRequest, servers: Servers, server_kind: str, filled: Callable[[Fill], str]
 ) -> Iterator[str]:
-    """Return a superuser's address of a migrated database that only this test uses, filled as its mark says."""
+    """Return a superuser's address of a migrated database, filled as the test's mark says.
+
+    Only this test uses it, unless the mark says that the test only reads.
+    """
     mark = request.node.get_closest_marker("filled")
-    url = servers.create(server_kind, filled(mark.kwargs["by"]) if mark else servers.template(server_kind))
+    source = filled(mark.kwargs["by"]) if mark else None
+    if mark and source and mark.kwargs.get("read"):
+        yield source
+        return
+    url = servers.create(server_kind, urlsplit(source).path[1:] if source else servers.template(server_kind))
     yield url
     servers.drop(server_kind, url)

@@ -54,7 +54,7 @@ def said(text: str) -> str:
 # -- exporting -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filled(by=played)
+@pytest.mark.filled(by=played, read=True)
 def test_a_checkpoint_is_the_state_at_a_turn(on: Cli, exported: Path) -> None:
     """It has every value as it was, says where it was taken, and is right by its schema."""
     value = json.loads(exported.read_text())
@@ -69,7 +69,7 @@ def test_a_checkpoint_is_the_state_at_a_turn(on: Cli, exported: Path) -> None:
     jsonschema_rs.validator_for(published()["checkpoint"].make()).validate(value)
 
 
-@pytest.mark.filled(by=played)
+@pytest.mark.filled(by=played, read=True)
 def test_a_checkpoint_on_stdout(on: Cli) -> None:
     """Without a file it goes to stdout, and what is to be said of it to stderr."""
     result = on("checkpoint", "export", "market")
@@ -82,7 +82,7 @@ def test_a_checkpoint_on_stdout(on: Cli) -> None:
     assert (json.loads(result.out)["worldledger"]["global_seq"], result.err) == (7, "")
 
 
-@pytest.mark.filled(by=played)
+@pytest.mark.filled(by=played, read=True)
 def test_a_file_is_replaced_whole_or_not_at_all(on: Cli, tmp_path: Path) -> None:
     """A file of that name is replaced if --force says so, when the new one is whole; a refused export leaves it."""
     file = tmp_path / "market.json"

@@ -22,7 +22,6 @@ OTHER: list[EffectDraft] = [
 ]
 
 
-@pytest.fixture
 def bazaars(database_url: str) -> None:
     """Make the little world twice, at other times of the clock, and once as it went otherwise."""
     record(database_url, "one", BAZAAR)
@@ -30,7 +29,8 @@ def bazaars(database_url: str) -> None:
     record(database_url, "other", OTHER, wall_time=1.8e9, experiment="e")
 
 
-def test_two_runs_for_people(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_two_runs_for_people(on: Cli) -> None:
     """The first divergence with its fields, the states, and what came after, in 80 columns."""
     result = on("compare", "one", "other")
     assert (result.code, result.err) == (0, "")
@@ -64,13 +64,15 @@ def test_two_runs_for_people(on: Cli, bazaars: None) -> None:
     )
 
 
-def test_two_equal_runs(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_two_equal_runs(on: Cli) -> None:
     """Runs with the same effects are equal, at whatever time and under whatever name they were recorded."""
     assert on("compare", "one", "again").out.endswith("\nequal: 6 effects equal\n")
     assert compared(on, "one", "one")["pairs"][0]["equal"] is True
 
 
-def test_the_answer_is_the_same_in_either_order(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_the_answer_is_the_same_in_either_order(on: Cli) -> None:
     """Exchanged worlds have the same divergence, exchanged."""
     (there,), (back,) = (compared(on, *names)["pairs"] for names in (("one", "other"), ("other", "one")))
     assert there["divergence"]["a"]["checksum"] == back["divergence"]["b"]["checksum"]
@@ -81,7 +83,8 @@ def test_the_answer_is_the_same_in_either_order(on: Cli, bazaars: None) -> None:
     )
 
 
-def test_what_is_ignored_makes_no_difference(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_what_is_ignored_makes_no_difference(on: Cli) -> None:
     """With a path ignored the runs go on to where they part otherwise: one has an effect more."""
     found = compared(on, "one", "other", "--ignore", "payload.to", "--ignore", "/entities/bob/position")
     divergence = found["pairs"][0]["divergence"]
@@ -106,7 +109,8 @@ def test_states_that_differ_later_than_effects(on: Cli, database_url: str) -> No
     assert "states there (a 4, b 4)\n  equal\n\nstates at step 5, where they first differ (a 6, b 6)\n" in out
 
 
-def test_equal_effects_with_different_states(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_equal_effects_with_different_states(on: Cli) -> None:
     """Where what is ignored of effects changes states, these differ before the effects do, or though those never do."""
     found = compared(on, "one", "other", "--ignore", "payload.to")
     assert (found["pairs"][0]["divergence"]["number"], found["states"]["first"]["number"]) == (7, 3)
@@ -116,9 +120,8 @@ def test_equal_effects_with_different_states(on: Cli, bazaars: None) -> None:
     assert (found["pairs"][0]["equal"], found["states"]["first"], found["states"]["stopped"]) == (True, None, None)
 
 
-def test_the_search_for_the_first_difference_is_bounded(
-    on: Cli, bazaars: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_the_search_for_the_first_difference_is_bounded(on: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is given up the answer says after how many effects, and up to where states were alike."""
     monkeypatch.setattr(comparing, "MOST_SEARCHED", 6)
     arguments = ("one", "again", "--ignore", "payload.to")
@@ -137,14 +140,16 @@ def test_settings_that_change_no_state(on: Cli, database_url: str) -> None:
     assert (found["states"]["first"], found["states"]["head"]["equal"]) == (None, True)
 
 
-def test_a_matrix_of_more_runs(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_a_matrix_of_more_runs(on: Cli) -> None:
     """Three runs are compared two by two."""
     result = on("compare", "one", "again", "other")
     assert (result.code, result.err) == (0, "")
     assert result.out.endswith("   a b c\na  . = 3\nb  = . 3\nc  3 3 .\n")
 
 
-def test_the_worlds_of_an_experiment(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_the_worlds_of_an_experiment(on: Cli) -> None:
     """An experiment names its worlds."""
     assert [world["world_id"] for world in compared(on, "--experiment", "e")["worlds"]] == ["again", "other"]
 
@@ -200,7 +205,8 @@ def test_an_agent_sees_a_difference_later(on: Cli, database_url: str) -> None:
     assert "what eve saw at step 5, where they first differ" in on("compare", "one", "other", "--view", "eve").out
 
 
-def test_a_fork_and_its_parent(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars)
+def test_a_fork_and_its_parent(on: Cli) -> None:
     """A fork shares its past with its parent; they part where it was forked, by what was changed then."""
     assert on("fork", "one", "--at", "4", "--as", "rich", "--set", "bob/coins=100").code == 0
     found = compared(on, "one", "rich")
@@ -216,7 +222,8 @@ def test_a_fork_and_its_parent(on: Cli, bazaars: None) -> None:
     assert {"path": "$.entities.bob.coins", "a": 9, "b": 100} in found["states"]["head"]["differences"]
 
 
-def test_forks_of_one_world(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars)
+def test_forks_of_one_world(on: Cli) -> None:
     """Two forks of one moment share all of their past, and a fork of a fork that of both; the same fork is equal."""
     for name, parent, coins in (("rich", "one", 100), ("poor", "one", 0), ("richer", "rich", 1000)):
         at = "4" if parent == "one" else "head"
@@ -232,6 +239,7 @@ def test_forks_of_one_world(on: Cli, bazaars: None) -> None:
     assert compared(on, "again", "rich")["pairs"][0]["equal_effects"] == 3
 
 
+@pytest.mark.filled(by=bazaars, read=True)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -246,14 +254,15 @@ def test_forks_of_one_world(on: Cli, bazaars: None) -> None:
         ([], "give worlds, or --experiment NAME"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(on: Cli, bazaars: None, arguments: list[str], said: str) -> None:
+def test_what_cannot_be_compared_is_refused(on: Cli, arguments: list[str], said: str) -> None:
     """Each refusal is one sentence, and exit code 2."""
     result = on("compare", *arguments)
     assert (result.code, result.out) == (2, "")
     assert said in result.err
 
 
-def test_worlds_of_different_kinds_are_refused(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars)
+def test_worlds_of_different_kinds_are_refused(on: Cli) -> None:
     """A market is not compared with a run of an experiment; the refusal says that worlds are of one kind."""
     assert on("world", "create", "run", "--ruleset", "social_rl").code == 0
     result = on("compare", "one", "run")

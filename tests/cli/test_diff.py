@@ -12,7 +12,6 @@ from .conftest import Cli
 from .helpers import BAZAAR, record, say
 
 
-@pytest.fixture(autouse=True)
 def bazaar(database_url: str) -> None:
     """Make the little world, and let one leave it in the end."""
     record(database_url, "bazaar", [*BAZAAR, say("bob", "EntityRemoved", 10.0, entity_id="bob")])
@@ -23,6 +22,7 @@ def state(on: Cli, seq: int) -> Any:
     return json.loads(on("state", "bazaar", "--json", "--at-seq", str(seq)).out)
 
 
+@pytest.mark.filled(by=bazaar, read=True)
 def test_a_diff_for_people(on: Cli) -> None:
     """A tree shows what came, what went and what changed, with the old values; then the patch."""
     result = on("diff", "bazaar", "3", "5")
@@ -48,6 +48,7 @@ def test_a_diff_for_people(on: Cli) -> None:
     assert json.loads(patch) == json.loads(on("diff", "bazaar", "3", "5", "--patch").out)
 
 
+@pytest.mark.filled(by=bazaar, read=True)
 def test_what_went_is_shown_with_what_it_was(on: Cli) -> None:
     """The tree names the value that a removed member had, which no patch holds."""
     assert (
@@ -56,6 +57,7 @@ def test_what_went_is_shown_with_what_it_was(on: Cli) -> None:
     )
 
 
+@pytest.mark.filled(by=bazaar, read=True)
 @pytest.mark.parametrize(("before", "after"), [(1, 8), (8, 1), (3, 4), (6, 8), (5, 5)])
 def test_the_patch_turns_one_state_into_the_other(on: Cli, before: int, after: int) -> None:
     """The patch applies with a library that is not ours, whichever moment is the earlier one."""
@@ -73,12 +75,14 @@ def test_the_patch_turns_one_state_into_the_other(on: Cli, before: int, after: i
     }
 
 
+@pytest.mark.filled(by=bazaar, read=True)
 def test_no_difference(on: Cli) -> None:
     """A moment does not differ from itself."""
     assert on("diff", "bazaar", "sim:9", "7").out == ("bazaar seq 7 → 7\nno difference\n\nJSON Patch (RFC 6902):\n[]\n")
     assert on("diff", "bazaar", "7", "7", "--patch").out == "[]\n"
 
 
+@pytest.mark.filled(by=bazaar, read=True)
 @pytest.mark.parametrize(
     ("a", "b", "seqs"),
     [
@@ -93,6 +97,7 @@ def test_moments(on: Cli, a: str, b: str, seqs: tuple[int, int]) -> None:
     assert (found["from_seq"], found["to_seq"]) == seqs
 
 
+@pytest.mark.filled(by=bazaar, read=True)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -54,7 +54,7 @@ WRITING = (
 )
 
 
-@pytest.mark.filled(by=named)
+@pytest.mark.filled(by=named, read=True)
 @pytest.mark.parametrize("command", WRITING, ids=" ".join)
 def test_what_changes_a_world_takes_its_whole_name(on: Cli, database_url: str, command: tuple[str, ...]) -> None:
     """A command that changes something answers the beginning of a name with the names that may be meant."""
@@ -66,7 +66,7 @@ def test_what_changes_a_world_takes_its_whole_name(on: Cli, database_url: str, c
     assert sql(database_url, "select world_id, head_seq from heads order by 1") == before
 
 
-@pytest.mark.filled(by=named)
+@pytest.mark.filled(by=named, read=True)
 def test_what_may_have_been_meant(on: Cli) -> None:
     """Of an unknown world, agent, experiment, kind or source, those that are like it are named."""
     assert on("state", "bazar") == (2, "", "worldledger: no world named 'bazar'; did you mean 'bazaar'?\n")

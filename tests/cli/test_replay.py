@@ -44,6 +44,13 @@ def test_a_replay_as_json_is_the_stored_bytes(on: Cli, database_url: str) -> Non
     assert on("replay", "bazaar", "--json", "--speed", "1e9").out.splitlines() == stored
 
 
+def bazaar(database_url: str) -> None:
+    """Record a world whose last effects came a minute after the others."""
+    record(database_url, "bazaar", BAZAAR[:4])
+    record(database_url, "bazaar", BAZAAR[4:], wall_time=1.7e9 + 60)
+
+
+@pytest.mark.filled(by=bazaar, read=True)
 @pytest.mark.parametrize(
     ("options", "seqs"),
     [
@@ -59,14 +66,13 @@ def test_a_replay_as_json_is_the_stored_bytes(on: Cli, database_url: str) -> Non
         (("--to", "wall:2023-11-14T22:13:21Z"), [1, 2, 3, 4, 5]),
     ],
 )
-def test_ranges(on: Cli, database_url: str, options: tuple[str, ...], seqs: list[int]) -> None:
+def test_ranges(on: Cli, options: tuple[str, ...], seqs: list[int]) -> None:
     """--from is the first effect that is not before a moment, --to the last that is not after one."""
-    record(database_url, "bazaar", BAZAAR[:4])
-    record(database_url, "bazaar", BAZAAR[4:], wall_time=1.7e9 + 60)
     out = on("replay", "bazaar", "--json", "--speed", "max", *options).out
     assert [json.loads(line)["global_seq"] for line in out.splitlines()] == seqs
 
 
+@pytest.mark.filled(by=bazaar, read=True)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -91,16 +97,15 @@ def test_ranges(on: Cli, database_url: str, options: tuple[str, ...], seqs: list
         (("bazaar", "--from", "8"), "has no seq 8; its head is 7"),
         (("bazaar", "--from", "0"), "has no seq 0"),
         (("bazaar", "--from", "sim:9.1"), "no effect at or after sim_time 9.1"),
-        (("bazaar", "--from", "wall:2023-11-14T22:13:21Z"), "no effect at or after 2023-11-14T22:13:21.000000Z"),
+        (("bazaar", "--from", "wall:2023-11-14T22:14:21Z"), "no effect at or after 2023-11-14T22:14:21.000000Z"),
         (("bazaar", "--to", "sim:-1"), "no effect at or before sim_time -1.0"),
         (("bazaar", "--from", "5", "--to", "4"), "--from is seq 5, which lies behind --to, seq 4"),
         (("bazaar", "--from", "sim:5", "--to", "sim:6"), "--from is seq 6, which lies behind --to, seq 5"),
         (("nowhere",), "no world named 'nowhere'"),
     ],
 )
-def test_wrong_usage(on: Cli, database_url: str, arguments: tuple[str, ...], why: str) -> None:
+def test_wrong_usage(on: Cli, arguments: tuple[str, ...], why: str) -> None:
     """What makes no sense is exit code 2 and says why."""
-    record(database_url, "bazaar", BAZAAR)
     result = on("replay", *arguments)
     assert (result.code, result.out) == (2, "")
     assert why in " ".join(result.err.replace("│", " ").split())

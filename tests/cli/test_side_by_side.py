@@ -17,14 +17,14 @@ from .helpers import BAZAAR, play, record, say
 OTHER: list[EffectDraft] = [*BAZAAR[:2], say("bob", "Move", 2.5, to=[2.0, 4.0, 0.0]), *BAZAAR[3:]]
 
 
-@pytest.fixture
 def bazaars(database_url: str) -> None:
     """Make the little world, and one in which Bob moves elsewhere."""
     record(database_url, "one", BAZAAR)
     record(database_url, "two", OTHER)
 
 
-def test_two_states(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_two_states(on: Cli) -> None:
     """Where the states differ has a line; the seqs and times that each has of its own have none."""
     result = on("state", "one@step:3", "two@4")
     assert (result.code, result.err) == (0, "")
@@ -41,7 +41,8 @@ def test_two_states(on: Cli, bazaars: None) -> None:
     assert both["b"] == json.loads(on("state", "two@7", "--json").out)
 
 
-def test_a_diff_of_two_worlds(on: Cli, bazaars: None) -> None:
+@pytest.mark.filled(by=bazaars, read=True)
+def test_a_diff_of_two_worlds(on: Cli) -> None:
     """The patch turns the state of one world into that of another; the tree's first line names both."""
     found = json.loads(on("diff", "one@4", "two@7", "--json").out)
     assert (found["world_id"], found["from_seq"], found["to_world"], found["to_seq"]) == ("one", 4, "two", 7)
@@ -91,6 +92,7 @@ def test_two_views(on: Cli, database_url: str) -> None:
     assert on("view", "one@1", "two@3", "eve").code == 2
 
 
+@pytest.mark.filled(by=bazaars, read=True)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -104,7 +106,7 @@ def test_two_views(on: Cli, database_url: str) -> None:
         (["view", "one@4", "two@4", "eve"], "eve"),
     ],
 )
-def test_what_cannot_be_shown(on: Cli, bazaars: None, arguments: list[str], said: str) -> None:
+def test_what_cannot_be_shown(on: Cli, arguments: list[str], said: str) -> None:
     """Each refusal is one sentence, and exit code 2."""
     result = on(*arguments)
     assert (result.code, result.out) == (2, "")

@@ -211,7 +211,7 @@ def test_what_goes_wrong_is_shown(on: Cli) -> None:
     assert "what is the question?" in _refused(on("sql"))
 
 
-@pytest.mark.filled(by=fed_worlds)
+@pytest.mark.filled(by=fed_worlds, read=True)
 def test_the_cookbook(on: Cli) -> None:
     """A name is a query of the cookbook; --list names all of them, or shows one."""
     rows = on("sql", "--list").out.splitlines()

@@ -11,14 +11,13 @@ from .conftest import Cli
 from .helpers import BAZAAR, UNGUARDED, forgery, record, say, sql
 
 
-@pytest.fixture
 def bazaar(database_url: str) -> None:
     """Make the little world, its last two effects a day later."""
     record(database_url, "bazaar", BAZAAR[:4])
     record(database_url, "bazaar", BAZAAR[4:], wall_time=1.7e9 + 86400)
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 def test_a_state_for_people(on: Cli) -> None:
     """A header says which moment it is; entities stand with position and data, relationships below."""
     result = on("state", "bazaar")
@@ -39,7 +38,7 @@ def test_a_state_for_people(on: Cli) -> None:
     )
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 def test_a_state_as_json_is_the_digested_text(on: Cli, database_url: str) -> None:
     """--json is one object; what stands behind "state" has the digest, and the checksum is the log's."""
     result = on("state", "bazaar", "--at-seq", "4", "--json")
@@ -61,7 +60,7 @@ def test_a_state_as_json_is_the_digested_text(on: Cli, database_url: str) -> Non
     assert found["state"]["spatial_index"] == {"alice": [0.0, 1.5, 0.0], "bob": [2.0, 3.0, 0.0]}
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 @pytest.mark.parametrize(
     ("option", "seq"),
     [
@@ -80,7 +79,7 @@ def test_moments(on: Cli, option: tuple[str, str], seq: int) -> None:
     assert json.loads(on("state", "bazaar", "--json", *option).out)["global_seq"] == seq
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 @pytest.mark.parametrize(
     ("options", "why"),
     [

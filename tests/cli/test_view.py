@@ -16,13 +16,12 @@ from .conftest import Cli
 from .helpers import BAZAAR, play, record
 
 
-@pytest.fixture
 def played(database_url: str) -> None:
     """Have a simulation in its second turn."""
     play(database_url, "market", TURNS, ruleset="simulation", config=market())
 
 
-@pytest.mark.usefixtures("played")
+@pytest.mark.filled(by=played, read=True)
 def test_what_an_agent_saw(on: Cli) -> None:
     """A header says of which moment it is; then come the entities with the values that the agent was shown."""
     result = on("view", "market", "Ann", "--turn", "1")
@@ -43,7 +42,7 @@ def test_what_an_agent_saw(on: Cli) -> None:
     assert "(the head), turn 2" in on("view", "market", "Ann").out
 
 
-@pytest.mark.usefixtures("played")
+@pytest.mark.filled(by=played, read=True)
 def test_what_an_agent_does_not_see(on: Cli) -> None:
     """Hidden variables and entities of which it is unaware are not there; who sees nothing has an empty view."""
     seen = json.loads(on("view", "market", "Bea", "--json").out)["view"]["visible_entities"]
@@ -56,7 +55,7 @@ def test_what_an_agent_does_not_see(on: Cli) -> None:
     assert "global" not in shown
 
 
-@pytest.mark.usefixtures("played")
+@pytest.mark.filled(by=played, read=True)
 def test_the_truth_beside_it(on: Cli) -> None:
     """Each variable has a line: what the agent saw, what was true, and why these are not the same."""
     result = on("view", "market", "Bea", "--turn", "1", "--truth")
@@ -81,7 +80,7 @@ def test_the_truth_beside_it(on: Cli) -> None:
     assert len(rows) == len({row[0] for row in rows})
 
 
-@pytest.mark.usefixtures("played")
+@pytest.mark.filled(by=played, read=True)
 def test_the_truth_as_json(on: Cli) -> None:
     """As JSON it is one object with the view as it is over HTTP and every entity as it was, and the moment."""
     result = on("view", "market", "Bea", "--at-seq", str(ENDED), "--truth", "--json")
@@ -115,7 +114,7 @@ def test_a_view_of_a_sandbox(on: Cli, database_url: str) -> None:
     assert "unaware" in shown
 
 
-@pytest.mark.usefixtures("played")
+@pytest.mark.filled(by=played, read=True)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -12,7 +12,6 @@ from .conftest import Cli
 from .helpers import BAZAAR, record, say
 
 
-@pytest.fixture
 def bazaar(database_url: str) -> None:
     """Make the little world; its 8th and 9th effect name their causes."""
     told = [{**say("bob", "Sneezed", 9.5), "caused_by": 7}, {**say("alice", "Speak", 10.0, text="!"), "caused_by": 8}]
@@ -31,7 +30,7 @@ def _is_checksum(word: str) -> bool:
     return False
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 def test_a_way_back_for_people(on: Cli) -> None:
     """A tree of links, each with its kind; an effect that is reached twice is followed once."""
     result = on("why", "bazaar", "9")
@@ -49,7 +48,7 @@ def test_a_way_back_for_people(on: Cli) -> None:
     )
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 def test_a_way_forward_for_people(on: Cli) -> None:
     """Forward the tree has what came of the effect, and says what the depth leaves out."""
     result = on("why", "bazaar", "7", "--forward", "--depth", "1")
@@ -61,14 +60,14 @@ def test_a_way_forward_for_people(on: Cli) -> None:
     )
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 def test_a_moment_names_the_effect(on: Cli) -> None:
     """The effect may be named as any moment."""
     assert on("why", "bazaar", "head").out == on("why", "bazaar", "9").out
     assert on("why", "bazaar", "sim:9.5").out == on("why", "bazaar", "seq:8").out
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 def test_json(on: Cli) -> None:
     """With --json it is the answer of the HTTP route."""
     found = json.loads(on("why", "bazaar", "9", "--json", "--depth", "1").out)
@@ -81,7 +80,7 @@ def test_json(on: Cli) -> None:
     assert found["effects"][0]["links"][0]["checksum"] == checksum
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 def test_dot(on: Cli) -> None:
     """With --dot it is a graph from causes to what came of them, the same from either end."""
     back = on("why", "bazaar", "8", "--dot").out.splitlines()
@@ -100,29 +99,29 @@ def test_names_are_quoted_in_a_graph(on: Cli, database_url: str) -> None:
     assert '[label="2 K\\"\\na\\"\\\\' in out
 
 
-@pytest.fixture
-def chained(database_url: str) -> int:
+def chained(database_url: str) -> None:
     """Make a world of 60 effects with long names, each caused by the one before and naming many entities."""
     made = [{**say("an agent of a long name", "SomethingThatHappened", 1.0 + n), "caused_by": n + 1} for n in range(59)]
     record(database_url, "chained", made)  # type: ignore[arg-type]
-    return 60
 
 
+@pytest.mark.filled(by=chained, read=True)
 @pytest.mark.parametrize(("columns", "most"), [(None, 80), (80, 80), (40, 40), (1, 1)])
 def test_no_line_is_wider_than_the_screen(
-    on: Cli, chained: int, monkeypatch: pytest.MonkeyPatch, columns: int | None, most: int
+    on: Cli, monkeypatch: pytest.MonkeyPatch, columns: int | None, most: int
 ) -> None:
     """However deep it is, the tree fits a terminal, and 80 columns where there is none."""
     if columns is not None:
         monkeypatch.setattr("worldledger_service.cli.why.screen_width", lambda: columns)
-    lines = on("why", "chained", str(chained), "--depth", "100").out.splitlines()[1:]
+    lines = on("why", "chained", "60", "--depth", "100").out.splitlines()[1:]
     assert len(lines) == 60
     assert max(map(output.width, lines)) <= most
 
 
-def test_what_is_not_looked_at_is_said(on: Cli, chained: int) -> None:
+@pytest.mark.filled(by=chained, read=True)
+def test_what_is_not_looked_at_is_said(on: Cli) -> None:
     """Outside the window only what is recorded is followed, and the output says so."""
-    back = on("why", "chained", str(chained), "--window", "10")
+    back = on("why", "chained", "60", "--window", "10")
     assert "before 51 only what effects record themselves is followed (--window)" in back.out
     forward = on("why", "chained", "2", "--forward", "--window", "10")
     assert "after 12 only told links are followed, to the head of 60 (--window)" in forward.out
@@ -143,7 +142,7 @@ def test_what_is_not_looked_at_is_said(on: Cli, chained: int) -> None:
         ("why", "chained"),
     ],
 )
-@pytest.mark.usefixtures("chained")
+@pytest.mark.filled(by=chained, read=True)
 def test_what_cannot_be_shown(on: Cli, arguments: tuple[str, ...]) -> None:
     """A world or moment that is not there, and a wrong option, are exit code 2 and one sentence."""
     result = on(*arguments)

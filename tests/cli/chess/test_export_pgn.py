@@ -56,7 +56,7 @@ def test_an_experiment_comes_back(on: Cli, tmp_path: Path) -> None:
     assert again.out == "imported 1 game (33 effects) from 1 file, 10 already there\n"
 
 
-@pytest.mark.filled(by=games)
+@pytest.mark.filled(by=games, read=True)
 def test_games_by_name(on: Cli, tmp_path: Path) -> None:
     """They stand in the order in which they are named, each once; --json tells what was done."""
     names = [world["world_id"] for world in json.loads(on("worlds", "--json").out)][:2]

@@ -28,7 +28,7 @@ def live(url: str) -> None:
     play(url, "live", LIVE, ruleset="chess")
 
 
-@pytest.mark.filled(by=live)
+@pytest.mark.filled(by=live, read=True)
 def test_a_live_game_for_people(on: Cli) -> None:
     """Board, players, moves with times and clocks, attempts, and who is to move."""
     result = on("chess", "show", "live")
@@ -62,7 +62,7 @@ def test_a_live_game_for_people(on: Cli) -> None:
     )
 
 
-@pytest.mark.filled(by=live)
+@pytest.mark.filled(by=live, read=True)
 def test_after_some_moves(on: Cli) -> None:
     """--ply shows the position after so many, with what was attempted there; the beginning is 0, the end the last."""
     out = on("chess", "show", "live", "--ply", "0").out
@@ -79,7 +79,7 @@ def test_after_some_moves(on: Cli) -> None:
         assert refused.err == f"worldledger: the game 'live' has no ply {ply}; its last is 3\n"
 
 
-@pytest.mark.filled(by=live)
+@pytest.mark.filled(by=live, read=True)
 def test_a_moment_in_one_spelling(on: Cli) -> None:
     """A half-move, a move of both sides, a step and a seq name the same positions, with --at or own options."""
     for moments, shown in {
@@ -125,7 +125,7 @@ def test_a_recorded_game(on: Cli, tmp_path: Path) -> None:
     assert out.endswith("result black wins: resigned, illegal move (recorded as Illegal move (a1b1) by white)\n")
 
 
-@pytest.mark.filled(by=live)
+@pytest.mark.filled(by=live, read=True)
 def test_as_json(on: Cli) -> None:
     """One object with everything, in the words of the effects."""
     found = json.loads(on("chess", "show", "live", "--ply", "2", "--json").out)
@@ -146,7 +146,7 @@ def test_as_json(on: Cli) -> None:
     )
 
 
-@pytest.mark.filled(by=live)
+@pytest.mark.filled(by=live, read=True)
 def test_a_drawing(on: Cli, tmp_path: Path) -> None:
     """--svg writes the board as SVG with the last move marked; - is stdout, and then nothing else is there."""
     file = tmp_path / "board.svg"
