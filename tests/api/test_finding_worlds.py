@@ -114,3 +114,19 @@ async def test_what_cannot_be_asked_for(client: httpx2.AsyncClient) -> None:
     problem(await client.get("/v1/worlds?q="), 422, "invalid_parameter", parameter="q")
     problem(await client.get("/v1/worlds?live=perhaps"), 422, "invalid_parameter", parameter="live")
     assert await _names(client, order="active", after="nowhere") == []
+
+
+async def test_worlds_have_their_activity(client: httpx2.AsyncClient) -> None:
+    """With `activity` a world says how its effects lie over its sim_time, all of them counted; else it does not."""
+    assert (await client.post("/v1/worlds", json={"world_id": "pulse", "time_authority": "client"})).status_code == 201
+    for times in ([0.0] * 3, [90.0] * 4, [100.0] * 2):
+        drafts = [draft(kind="Walk", payload={}, sim_time=time) for time in times]
+        assert (await client.post("/v1/worlds/pulse/effects", json=drafts)).status_code == 201
+    (world,) = (await client.get("/v1/worlds?q=pulse&activity=5")).json()["worlds"]
+    assert world["activity"][-1] == 6
+    assert sum(world["activity"]) == world["head_seq"] == 10
+    (single,) = (await client.get("/v1/worlds?q=pulse&activity=1")).json()["worlds"]
+    assert single["activity"] == [10]
+    (plain,) = (await client.get("/v1/worlds?q=pulse")).json()["worlds"]
+    assert "activity" not in plain
+    problem(await client.get("/v1/worlds?activity=101"), 422, "invalid_parameter")

@@ -421,6 +421,40 @@ async def test_a_log_is_verified_in_the_browser(page: Page, site: Site) -> None:
     await expect(page.get_by_role("button", name="Verify in this browser")).to_be_disabled()
 
 
+async def test_what_this_browser_verified_is_marked_and_is_the_measure_for_later(page: Page, site: Site) -> None:
+    """A verified world has its mark among the worlds; one whose log no longer passes through that head is broken."""
+    await page.goto("/#/w/second-try?panes=integrity")
+    await page.get_by_role("button", name="Verify in this browser").click()
+    await expect(page.get_by_role("status").filter(has_text="one chain")).to_be_visible()
+    await page.goto("/#/?q=second-try")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="second-try", exact=True))
+    head = httpx2.get(f"{site.url}/v1/worlds/second-try").json()["head_seq"]
+    await expect(row.get_by_role("img", name=f"verified in this browser, all {head} effects")).to_be_visible()
+    await expect(row.get_by_role("img", name=re.compile("^Activity: at most "))).to_be_visible()
+    # As if the log had been another one then.
+    await page.evaluate("""() => {
+        const kept = Object.entries(JSON.parse(localStorage["worldledger:verified"]));
+        const other = kept.map(([uuid, found]) => [uuid, { ...found, checksum: "0".repeat(64) }]);
+        localStorage["worldledger:verified"] = JSON.stringify(Object.fromEntries(other));
+    }""")
+    await page.reload()
+    await expect(row.get_by_role("img", name=re.compile("rewritten or cut"))).to_be_visible()
+    await page.goto("/#/w/second-try?panes=integrity")
+    await page.get_by_role("button", name="Verify in this browser").click()
+    await expect(page.get_by_role("alert")).to_contain_text(f"Broken at effect {head}")
+
+
+async def test_an_experiment_has_its_questions(page: Page) -> None:
+    """With an experiment chosen, its questions with names stand above its worlds; a link asks one of it."""
+    await page.goto("/#/?experiment=examples")
+    about = page.get_by_role("region", name="Experiment examples")
+    await expect(about).to_contain_text("worldledger report examples -o examples.html")
+    await about.get_by_text("Questions about it").click()
+    await about.get_by_role("link", name="Effects by kind").click()
+    await expect(page.get_by_role("region", name="Rows").get_by_role("row").nth(1)).to_be_visible()
+    assert "p.experiment=examples" in page.url
+
+
 async def test_a_fork_leads_to_its_parent(page: Page, site: Site) -> None:
     """A fork's page names its parent, as a link to the moment from which the fork goes on."""
     site.post("/v1/worlds", {"world_id": "annex", "fork_of": {"world_id": "bazaar", "at": "seq:7"}})

@@ -126,6 +126,9 @@ async function json<T>(...asked: Parameters<typeof ask>): Promise<T> {
   return await (await ask(...asked)).json() as T;
 }
 
+/** Spans of the activity of a world in a list. */
+const SPANS = 24;
+
 /** Milliseconds until a service that refused to be followed is asked again. */
 const AGAIN_MS = 2000;
 
@@ -134,7 +137,7 @@ export class HttpSource implements Source {
     const filters = { q: q.slice(0, 200), ruleset, experiment, live: live ? "true" : null };
     const found = await json<{ worlds: WorldsPage["worlds"]; next_after: string | null; facets: WorldsPage["facets"] }>(
       "/v1/worlds",
-      { ...filters, after, order: "active", facets: "true", limit: 100 },
+      { ...filters, after, order: "active", facets: "true", limit: 100, activity: SPANS },
       signal,
     );
     return { worlds: found.worlds, next: found.next_after, facets: found.facets };

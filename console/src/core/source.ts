@@ -19,6 +19,8 @@ export interface World {
   wall_time: number;
   /** The parent and the effect that a fork goes on from. */
   fork_of: { world_id: string; world_uuid: string; global_seq: number; depth: number } | null;
+  /** In a list: about how many effects there are in equal spans of its sim_time. */
+  activity?: number[];
 }
 
 export interface Filter {

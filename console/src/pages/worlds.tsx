@@ -3,8 +3,10 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { format, worldAddress, type WorldsAddress } from "../core/address.ts";
-import type { Facet, World, WorldsPage } from "../core/source.ts";
+import type { Facet, Question, World, WorldsPage } from "../core/source.ts";
 import { count, when } from "../core/text.ts";
+import { standing, verifiedOf } from "../core/verified.ts";
+import { bars } from "../draw/spark.ts";
 import { address, go, source, words } from "../parts/app.ts";
 import { SearchField } from "../parts/search.tsx";
 
@@ -87,6 +89,7 @@ export function Worlds({ here }: { here: WorldsAddress }) {
         </nav>
         <section aria-label="Worlds found">
           {error.value !== "" && <p role="alert">{error.value}</p>}
+          {experiment !== "" && <Experiment key={experiment} name={experiment} />}
           <p class="said" role="status">
             {found === null ? "loading …" : facets === null ? "" : `${count(facets.total)} worlds`}
           </p>
@@ -111,6 +114,7 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                 <th scope="col">Ruleset</th>
                 <th scope="col" class="wide">Experiment</th>
                 <th scope="col" class="number">Effects</th>
+                <th scope="col" class="wide">Activity</th>
                 <th scope="col" class="wide">Last effect</th>
               </tr>
             </thead>
@@ -128,6 +132,7 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                   <td class={`name depth-${Math.min(depth, 4)}`}>
                     {depth > 0 && <span aria-hidden="true">↳</span>}
                     <a href={format(worldAddress(world.world_id, { at: world.head_seq }))}>{world.world_id}</a>
+                    <Standing world={world} />
                     {isLive(world) && (
                       <span class="live" title="an effect came within the last five minutes">
                         live
@@ -147,6 +152,9 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                     <bdi>{world.experiment}</bdi>
                   </td>
                   <td class="number">{count(world.head_seq)}</td>
+                  <td class="wide">
+                    <Activity numbers={world.activity ?? []} />
+                  </td>
                   <td class="wide">
                     <time dateTime={new Date(world.wall_time * 1000).toISOString()} title={String(world.wall_time)}>
                       {when(world.wall_time)}
@@ -193,6 +201,76 @@ function Facets({ title, facets, chosen, choose }: {
       </ul>
     </section>
   );
+}
+
+/** How a world's activity rose and fell over its sim_time. */
+function Activity({ numbers }: { numbers: readonly number[] }) {
+  if (numbers.length === 0) return null;
+  const most = `at most ${count(Math.max(...numbers))} effects in a ${numbers.length}th of the sim_time`;
+  return (
+    <svg class="spark" viewBox="0 0 96 20" width="96" height="20" role="img" aria-label={`Activity: ${most}`}>
+      <title>{most}</title>
+      <path d={bars(numbers, 96, 20)} />
+    </svg>
+  );
+}
+
+/** Whether this browser has verified the world, and up to where. */
+function Standing({ world }: { world: World }) {
+  const { sign, words } = standing(verifiedOf(world.world_uuid), {
+    seq: world.head_seq,
+    checksum: world.head_checksum,
+  });
+  if (sign === "") return null;
+  return (
+    <span class={sign === "✗" ? "standing broken" : "standing"} role="img" aria-label={words} title={words}>
+      {sign}
+    </span>
+  );
+}
+
+/** What can be asked of an experiment: the questions with names that take one, and a report. */
+function Experiment({ name }: { name: string }) {
+  const questions = useSignal<Question[]>([]);
+  useEffect(() => {
+    source.questions().then((found) => {
+      questions.value = found.filter(({ parameters }) =>
+        parameters.some((each) => each.name === "experiment") &&
+        parameters.every((each) => each.name === "experiment" || !each.is_required)
+      );
+    }, () => undefined);
+  }, []);
+  const file = `${name.replace(/[^\w.-]+/g, "-")}.html`;
+  return (
+    <section class="experiment" aria-label={`Experiment ${name}`}>
+      <h2>
+        <bdi>{name}</bdi>
+      </h2>
+      <details>
+        <summary>Questions about it</summary>
+        <ul class="inline">
+          {questions.value.map(({ name: question, title, description }) => (
+            <li key={question}>
+              <a
+                title={description}
+                href={format({ page: "sql", name: question, params: { experiment: name }, query: "", chart: null })}
+              >
+                {title}
+              </a>
+            </li>
+          ))}
+        </ul>
+      </details>
+      <p class="about">
+        A report of it as one file: <code>worldledger report {quoted(name)} -o {file}</code>
+      </p>
+    </section>
+  );
+}
+
+/** A word as a shell takes it. */
+function quoted(word: string): string {
+  return /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 function isLive({ wall_time }: World): boolean {

@@ -4,7 +4,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { parsePosition, type Position } from "../core/verify.ts";
 import type { Outcome } from "../core/verify.ts";
 import type { Answer, Task } from "../core/verify.worker.ts";
-import { count } from "../core/text.ts";
+import { count, when } from "../core/text.ts";
+import { keepVerified, type Verified, verifiedOf } from "../core/verified.ts";
 import { loadable, source, words } from "./app.ts";
 import type { WorldModel } from "./model.ts";
 
@@ -13,7 +14,7 @@ declare const VERIFY_WORKER: string;
 type Stage =
   | { is: "idle" }
   | { is: "running"; effects: number; of: number }
-  | { is: "done"; outcome: Outcome; noted: Position | null }
+  | { is: "done"; outcome: Outcome; noted: Position | null; before: Verified | null }
   | { is: "failed"; error: string };
 
 export function Integrity({ model }: { model: WorldModel }) {
@@ -30,6 +31,14 @@ export function Integrity({ model }: { model: WorldModel }) {
 
   const begin = async () => {
     stop();
+    const before = verifiedOf(model.world.world_uuid);
+    const keep = ({ head, breach }: Outcome) => {
+      // A noted head that is not on the chain may be at fault itself.
+      if (breach !== null && noted !== null) return;
+      // What was verified once stays the measure, whatever the log looks like later.
+      const found = breach !== null && before !== null ? before : { ...head, at: Date.now() };
+      keepVerified(model.world.world_uuid, { ...found, broken: breach?.seq ?? null });
+    };
     try {
       const { head_seq: seq, head_checksum: checksum } = await source.world(model.world.world_id);
       turn({ is: "running", effects: 0, of: seq });
@@ -37,12 +46,16 @@ export function Integrity({ model }: { model: WorldModel }) {
       made.onmessage = ({ data }: MessageEvent<Answer>) => {
         if ("progress" in data) turn({ is: "running", effects: data.progress, of: seq });
         else stop();
-        if ("outcome" in data) turn({ is: "done", outcome: data.outcome, noted });
+        if ("outcome" in data) {
+          turn({ is: "done", outcome: data.outcome, noted, before });
+          keep(data.outcome);
+        }
         if ("error" in data) turn({ is: "failed", error: data.error });
       };
       made.onerror = () => turn({ is: "failed", error: "the check could not be started" });
       const log = source.log(model.world.world_id, seq);
-      const task: Task = { log, told: { seq, checksum }, noted: noted === null ? [] : [noted] };
+      // What this browser has verified before counts as noted elsewhere: elsewhere than in the service.
+      const task: Task = { log, told: { seq, checksum }, noted: [noted, before].filter((each) => each !== null) };
       made.postMessage(task);
     } catch (error) {
       turn({ is: "failed", error: words(error) });
@@ -87,12 +100,17 @@ export function Integrity({ model }: { model: WorldModel }) {
         </p>
       )}
       {stage.is === "failed" && <p role="alert">Not checked: {stage.error}</p>}
-      {stage.is === "done" && <Verdict model={model} outcome={stage.outcome} noted={stage.noted} />}
+      {stage.is === "done" && <Verdict model={model} {...stage} />}
     </section>
   );
 }
 
-function Verdict({ model, outcome, noted }: { model: WorldModel; outcome: Outcome; noted: Position | null }) {
+function Verdict({ model, outcome, noted, before }: {
+  model: WorldModel;
+  outcome: Outcome;
+  noted: Position | null;
+  before: Verified | null;
+}) {
   const { head, breach } = outcome;
   if (breach !== null) {
     return (
@@ -119,6 +137,10 @@ function Verdict({ model, outcome, noted }: { model: WorldModel; outcome: Outcom
           ? "This browser has hashed every effect, and the chain ends in the head that this service tells. It does not show that " +
             "nobody rewrote all of it: for that, compare with a head that was noted elsewhere."
           : `The chain passes through the head that you noted at ${noted.seq}: nothing up to there has been changed since.`}
+        {before !== null &&
+          ` It passes, too, through effect ${count(before.seq)}, up to which this browser verified it on ${
+            when(before.at / 1000)
+          }.`}
       </p>
       <p>
         <code class="checksum">{position}</code>{" "}

@@ -18,10 +18,10 @@ from worldledger.moments import UnreadableMomentError, moment_rule, parse_moment
 from worldledger_service.api.answers import REVALIDATE, etag, near_member, not_modified, to_json
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import Near, Shape, header, json_of, problems
-from worldledger_service.api.parameters import NAMED, Limit, Text, WorldName, next_link, once
+from worldledger_service.api.parameters import NAMED, Limit, Text, WorldName, next_link, once, whole
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import guarded
-from worldledger_service.store import WorldRecord
+from worldledger_service.store import WorldRecord, density
 from worldledger_service.store.forking import NewFork
 from worldledger_service.store.records import WorldFilter
 
@@ -94,10 +94,20 @@ class WorldWithOrigin(WorldRecord):
     fork_of: WorldOrigin | None = Field(description="Where it goes on from; null for a world that is no fork.")
 
 
+class ListedWorld(WorldWithOrigin):
+    """A world as a page of worlds has it."""
+
+    activity: list[int] | None = Field(
+        default=None,
+        description="Where it is asked for: about how many effects there are in each of as many equal spans of its "
+        "sim_time.",
+    )
+
+
 class WorldPage(Shape):
     """A page of worlds."""
 
-    worlds: list[WorldWithOrigin]
+    worlds: list[ListedWorld]
     next_after: str | None = Field(description="The `after` of the next page; null when this is the last.")
     facets: WorldFacets | None = Field(default=None, description="Where they are asked for.")
     near: Near = None
@@ -126,6 +136,8 @@ _LIVE_SECONDS: Final = 300.0
 #: Worlds are read so many at a time, until a page has this many bytes: configs may be large.
 _AT_ONCE: Final = 100
 _PAGE_BYTES: Final = 4 * 1024 * 1024
+#: Spans of a world's activity.
+_MOST_SPANS: Final = 100
 
 
 @router.post(
@@ -228,6 +240,11 @@ async def list_worlds(
         Literal["name", "created", "active", "effects"],
         Query(description="By name; or first those that were made last, were active last, have the most effects."),
     ] = "name",
+    activity: Annotated[
+        int | None,
+        whole(1),
+        Query(ge=1, le=_MOST_SPANS, description="Say how many effects there are in so many equal spans of sim_time."),
+    ] = None,
     facets: Annotated[bool, Query(description="Say how many worlds each choice of a filter would leave.")] = False,
     after: Annotated[Text, Query(max_length=200, description="Give worlds that come after the one of this name.")] = "",
     limit: Limit = None,
@@ -248,12 +265,14 @@ async def list_worlds(
         records = await found.store.find_worlds(asked, order=order, after=position, limit=few + 1)
         more = len(records) > few
         origins = await found.store.fork_points([record.world_id for record in records[:few]])
+        heads = {record.world_id: record.head_seq for record in records[:few] if isinstance(record, WorldRecord)}
+        active = {} if activity is None else await density.activity(found.store.reader, heads, activity)
         for record in records[:few]:
             position = record.world_id
             if isinstance(record, Finding):
                 log.error("a world is not listed", world_id=position, error=record.what)
                 continue
-            texts.append(_with_origin(record, origins.get(position)))
+            texts.append(_with_origin(record, origins.get(position), active.get(position)))
             size += len(texts[-1])
     following = b'"%b"' % position.encode() if more else b"null"
     headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
@@ -297,11 +316,14 @@ async def get_world(request: Request, world: WorldName) -> Response:
     return Response(_with_origin(record, origins.get(record.world_id)), 200, headers, "application/json")
 
 
-def _with_origin(record: WorldRecord, origin: genesis.ForkPoint | Finding | None) -> bytes:
+def _with_origin(
+    record: WorldRecord, origin: genesis.ForkPoint | Finding | None, active: list[int] | None = None
+) -> bytes:
     if isinstance(origin, Finding):
         log.error("where a fork begins cannot be read", world_id=record.world_id, error=origin.what)
     fork_of = origin.model_dump(include=_ORIGIN) if isinstance(origin, genesis.ForkPoint) else None
-    return to_json({**dict(record), "fork_of": fork_of})
+    told = {} if active is None else {"activity": active}
+    return to_json({**dict(record), "fork_of": fork_of, **told})
 
 
 def _headers(record: WorldRecord) -> dict[str, str]:

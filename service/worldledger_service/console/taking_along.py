@@ -1,9 +1,9 @@
 """A world as one HTML file: the console and all that it asks of one world, to be opened from a disk without a network.
 
 The file holds the page's script and style, and one text: lines of JSON, compressed, in base64. Each line has one
-member: ``world``, ``agents``, ``density``, ``frames`` and ``views`` (answers of the routes below ``/v1``), ``seen`` (the
-seqs of the events that an agent saw), ``asset`` (a script that the page loads later) and ``log`` (a piece of the log as
-it was hashed, one effect a line).
+member: ``world``, ``agents``, ``density``, ``frames`` and ``views`` (answers of the routes below ``/v1``), ``seen``
+(the seqs of the events that an agent saw), ``asset`` (a script that the page loads later) and ``log`` (a piece of the
+log as it was hashed, one effect a line).
 """
 
 from __future__ import annotations

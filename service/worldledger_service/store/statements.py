@@ -649,6 +649,20 @@ SIM_TIMES = """
 select array_agg(sim_time order by global_seq) as sim_times from effects where world_id = $1 and global_seq <= $2
 """
 
+#: The sim_time of about so many ($3) effects, evenly spread, of each of some worlds ($1) up to their heads ($2). The
+#: first is the one after the genesis, which may lie long before all others.
+SPREAD_TIMES = """
+select w.world_id, array_agg(e.global_seq order by e.global_seq) as seqs,
+    array_agg(e.sim_time order by e.global_seq) as sim_times
+from unnest($1::text[], $2::bigint[]) as w (world_id, head_seq)
+cross join lateral (
+    select distinct least(2 + (w.head_seq - 2) * n / $3::bigint, w.head_seq) as global_seq
+    from generate_series(0, $3::bigint) as n
+) s
+join effects e on e.world_id = w.world_id and e.global_seq = s.global_seq
+group by w.world_id
+"""
+
 #: How many effects of each kind lie between one end ($3, ascending seqs) and the next, up to a seq ($2).
 COUNT_BY_ENDS = """
 select width_bucket(global_seq - 1, $3::bigint[]) as bin, kind, count(*) as effects
