@@ -427,6 +427,8 @@ def _with_payload(payload: bytes) -> Rows:
     [
         b'{"a":1e400}',
         b'{"a":[-1.5E+0999]}',
+        b'{"a":"1e999","b":1.' + b"5" * 199 + b"e999}",
+        b"1e999",
         b'{"a":1' + b"0" * 250 + b"e99}",
         b'{"a":"\xff"}',
         b'{"a":"\xed\xa0\x80"}',
@@ -450,4 +452,11 @@ def test_a_payload_that_nobody_can_read_is_found_without_a_full_check(payload: b
 def test_a_payload_that_only_looks_like_that(payload: bytes) -> None:
     """Large numbers, digits in a text, other alphabets and many brackets are no fault."""
     rows = _with_payload(payload)
+    assert verdicts(rows, head=end(rows)).verified
+
+
+def test_a_digest_is_not_taken_for_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digits in hex that look like a large exponent do not make a batch be read twice."""
+    monkeypatch.setattr(Verifier, "_read_numbers", None)  # which would read it again
+    rows = _with_payload(b'{"digest":"1e999","more":["a0e123","00e123"]}')
     assert verdicts(rows, head=end(rows)).verified

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from worldledger_service.store import Store
+from worldledger_service.store import Store, statements
 from worldledger_service.store.repairing import repair_requests
 from worldledger_service.store.transfer import export_world, import_export
 from worldledger_service.store.verification import every_world, verify_world
@@ -245,6 +245,25 @@ async def test_one_look_is_enough_for_a_world_that_holds(
     for start in (ORIGIN, *(Position(row.global_seq, row.checksum) for row in rows)):
         verdict = await verify_world(store.reader, world, start=start)
         assert (verdict.finding, verdict.position.global_seq) == (None, 16), start
+
+
+async def test_many_rows_are_sorted_only_where_they_lie_in_another_order(
+    store: Store, world: str, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows in the order of the log are compared as they are stored; others, and wrong ones, as if they were few."""
+    monkeypatch.setattr("worldledger_service.store.request_rows._FEW", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(statements, "COPY_OF_REQUESTS", "")
+        assert (await verify_world(store.reader, world)).verified
+    done, seq, what, _ = TAMPERINGS["a digest is changed"]
+    await _tamper(database_url, world, done)
+    found = (await verify_world(store.reader, world)).finding
+    assert found is not None
+    assert (found.global_seq, what in found.what) == (seq, True)
+    await repair_requests(store.reader, database_url, world)  # which writes the row behind the others
+    with monkeypatch.context() as patch:
+        patch.setattr("worldledger_service.store.verification._Log.verified", None)  # which would look again
+        assert (await verify_world(store.reader, world)).verified
 
 
 @pytest.mark.both_servers

@@ -79,6 +79,7 @@ def _short_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worldledger_service.store.verification._SPAN", 2)
     monkeypatch.setattr("worldledger_service.store.verification._HEAD_START", 1)
     monkeypatch.setattr("worldledger_service.store.reader._MOST_ROWS", 3)
+    monkeypatch.setattr("worldledger_service.store.request_rows._FEW", 0)
 
 
 async def _world(store: Store, world_id: str) -> str:

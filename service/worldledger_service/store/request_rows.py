@@ -1,8 +1,9 @@
 """The table ``requests`` against the log: its rows follow from the effects, and are compared with them.
 
-The rows are read in the order of the log, by a sort that the database makes on disk where it must. `RequestsDigest`
-tells whether they are the same, from one digest of each side; `RequestRows` tells where they differ, and there requests
-that wait for their rows lie in a file. So nothing has to fit into memory.
+`RequestsDigest` tells whether they are the same, from one digest of each side. Many rows are first read as they are
+stored: they were written in the order of the log, as a rule. Where that differs, and where there are few, they are read
+in the order of the log, by a sort that the database makes on disk where it must. `RequestRows` tells where they differ;
+there requests that wait for their rows lie in a file. So nothing has to fit into memory.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import marshal
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from hashlib import sha256
 from struct import Struct
 from tempfile import TemporaryFile
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _ROWS: Final = 2000
 #: Batches of requests that wait in memory; those that come after them wait in a file.
 _BATCHES_KEPT: Final = 16
+#: Most effects whose requests are sorted without a try as they are stored: the sort of so few costs next to nothing.
+_FEW: Final = 20_000
 #: Seconds for the sort of the largest tables.
 _SORT_SECONDS: Final = 3600.0
 
@@ -132,8 +135,9 @@ class RequestsDigest:
         self, reader: Reader, world_id: str, until_seq: int, after_seq: int = 0, skipped: tuple[str, str] | None = None
     ) -> None:
         self._extent = _Extent(reader, world_id, until_seq, after_seq, skipped)
+        self._is_tried_as_stored = until_seq - after_seq > _FEW
         self._log = sha256(_COPY_HEADER)
-        self._rows = asyncio.create_task(self._digest_of_rows())
+        self._rows = asyncio.create_task(self._digest_of_rows(as_stored=self._is_tried_as_stored))
 
     def hear(self, requests: Sequence[LoggedRequest]) -> None:
         """Take the next requests."""
@@ -142,27 +146,31 @@ class RequestsDigest:
     async def agree(self) -> bool:
         """Tell whether the rows are what was heard; all of it was."""
         self._log.update(_COPY_END)
-        return await self._rows == self._log.digest()
+        if await self._rows == self._log.digest():
+            return True
+        return self._is_tried_as_stored and await self._digest_of_rows(as_stored=False) == self._log.digest()
 
     async def aclose(self) -> None:
         """Read no further."""
         self._rows.cancel()
         await asyncio.gather(self._rows, return_exceptions=True)
 
-    async def _digest_of_rows(self) -> bytes:
+    async def _digest_of_rows(self, *, as_stored: bool) -> bytes:
         digest = sha256()
 
         async def take(chunk: bytes) -> None:
             digest.update(chunk)
 
-        reader = self._extent.reader
-        async with reader.sorting, reader.connection() as connection:
+        copy = statements.COPY_OF_REQUESTS
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._extent.reader.sorting)
+            connection = await stack.enter_async_context(self._extent.reader.connection())
+            if as_stored:
+                copy = statements.COPY_OF_STORED_REQUESTS
+                await stack.enter_async_context(connection.transaction(readonly=True))
+                await connection.execute(statements.FOR_STORED_ORDER)
             await connection.copy_from_query(
-                statements.COPY_OF_REQUESTS,
-                *self._extent.arguments,
-                output=take,
-                format="binary",
-                timeout=_SORT_SECONDS,
+                copy, *self._extent.arguments, output=take, format="binary", timeout=_SORT_SECONDS
             )
         return digest.digest()
 

@@ -406,21 +406,28 @@ from (select $1::text as world_id) asked left join heads h using (world_id)
 #: For the transaction in which rows of requests are compared, and wait meanwhile.
 FOR_COMPARING = "set local idle_in_transaction_session_timeout = '10min'"
 
-_REQUESTS_IN_ORDER = """
+_REQUESTS = """
 select {columns}
 from requests q
 where q.world_id = $1
 and (q.first_seq is null or q.last_seq is null
      or ($2::bigint is null or q.first_seq > $2)
         and (q.first_seq <= $3 or q.last_seq > coalesce((select head_seq from heads where world_id = $1), 0)))
-order by q.first_seq, q.source_id, q.req_id
 """
+_IN_ORDER = "order by q.first_seq, q.source_id, q.req_id"
 
 #: The rows of a world's requests, in the order of the log: those after the effect $2 (null: all), up to the effect $3,
 #: and all beyond the head.
-REQUESTS_IN_ORDER = _REQUESTS_IN_ORDER.format(columns="q.source_id, q.req_id, q.body_sha256, q.first_seq, q.last_seq")
-#: The same, to be copied out; `worldledger_service.store.request_rows.copied` writes the same bytes.
-COPY_OF_REQUESTS = _REQUESTS_IN_ORDER.format(columns="q.source_id, q.body_sha256, q.first_seq, q.last_seq, q.req_id")
+REQUESTS_IN_ORDER = (
+    _REQUESTS.format(columns="q.source_id, q.req_id, q.body_sha256, q.first_seq, q.last_seq") + _IN_ORDER
+)
+#: The same, to be copied out as they are stored; `worldledger_service.store.request_rows.copied` writes the same bytes.
+COPY_OF_STORED_REQUESTS = _REQUESTS.format(columns="q.source_id, q.body_sha256, q.first_seq, q.last_seq, q.req_id")
+COPY_OF_REQUESTS = COPY_OF_STORED_REQUESTS + _IN_ORDER
+#: For the transaction of the former: the rows come from one process, in the order in which they lie in the table.
+FOR_STORED_ORDER = """
+set local enable_indexscan = off; set local max_parallel_workers_per_gather = 0; set local synchronize_seqscans = off
+"""
 
 #: Whether a request of a world has two rows, of those after the effect $2 (null: all): the primary key may be gone.
 ANY_REQUEST_TWICE = """
