@@ -209,7 +209,7 @@ with line as materialized (
     where l.is_known
     window younger as (order by l.generation rows between unbounded preceding and 1 preceding)
 ), unsure as materialized (
-    select distinct l.ancestor, l.until_seq, l.generation, l.under_way,
+    select distinct l.generation, l.under_way,
            case when e.kind = '{GLOBAL_STATE_CHANGED}' then '{GLOBAL}'
                 else coalesce(e.effect #>> '{{payload,agent_id}}', e.source_id) end as agent,
            nullif(replace(replace(split_part(p.pointer, '/', 2), '~1', '/'), '~0', '~'), '') as variable
@@ -239,18 +239,14 @@ from (
         from line l
         join state_variables v on v.world_id = l.ancestor and v.global_seq <= l.until_seq
         union all
-        select m.agent, m.path, m.generation, true, m.under_way, null, null, null, null, null, null, true, null, null,
+        select v.agent, v.path, u.generation, true, u.under_way, null, null, null, null, null, null, true, null, null,
                null
-        from (
-            select distinct v.agent, v.path, u.generation, u.under_way
-            from unsure u
-            join line l on l.generation >= u.generation
-            join state_variables v on v.world_id = l.ancestor and v.global_seq <= l.until_seq
-                and v.agent = u.agent and v.variable = coalesce(u.variable, v.variable)
-            where not exists (select from state_variables k
-                              where k.world_id = u.ancestor and k.agent = v.agent and k.path = v.path
-                                and k.turn = u.under_way and k.global_seq <= u.until_seq)
-        ) m
+        from unsure u
+        join line l on l.generation >= u.generation
+        join state_variables v on v.world_id = l.ancestor and v.global_seq <= l.until_seq
+            and v.agent = u.agent and v.variable = coalesce(u.variable, v.variable)
+        group by v.agent, v.path, u.generation, u.under_way
+        having not bool_or(l.generation = u.generation and v.turn = u.under_way)
     ) r
 ) s
 cross join lateral (
