@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from itertools import count
 from random import Random
@@ -151,7 +152,7 @@ async def _play(store: Store, name: str, random: Random, turns: int) -> None:
 
 
 async def test_values_in_each_turn_of_a_history(store: Store, pool: Any, make_engine: Any) -> None:
-    """Of forks and forks of forks each value at a turn's end is right; what is unsure at a fork point may be missing.
+    """Of forks and forks of forks each value at a turn's end is right; what is unsure may have no place, or be missing.
 
     The tally folds each log and looks up the turns as moments.
     """
@@ -171,26 +172,32 @@ async def test_values_in_each_turn_of_a_history(store: Store, pool: Any, make_en
     await make_engine([*known().values()], batch=20).run_until_caught_up(timeout=100)
     tally = await Tally(store, forks).fold()
     told: dict[tuple[str, int], dict[tuple[str, str], str]] = {place: {} for place in tally.turns}
+    placeless = missing = 0
     for row in await pool.fetch("select *, value::text as text_of from analytics.state_variables_by_turn_with_forks"):
         world, turn, seq, line = row["world_id"], row["turn"], row["global_seq"], tally.lines[row["world_id"]]
         told[world, turn][row["agent"], row["path"]] = row["text_of"]
-        assert (row["is_inherited"], row["inherited_from"] or world) == (
-            row["generation"] > 0,
-            line[row["generation"]].world_id,
-        )
-        assert line[row["turn_generation"]].world_id == tally.turns[world, turn][0]
         place = line[row["generation"]].world_id
+        assert (row["is_inherited"], row["inherited_from"] or world) == (row["generation"] > 0, place)
+        assert line[row["turn_generation"]].world_id == tally.turns[world, turn][0]
+        value = json.loads(row["text_of"])
+        of_type = {float: row["number"], int: row["number"], str: row["text"], bool: row["is_true"]}
+        assert of_type.get(type(value), value) == value
+        assert sum(row[name] is not None for name in ("number", "text", "is_true")) == (type(value) in of_type)
+        if seq is None:
+            assert (row["since_turn"], row["is_inherited"]) == (None, True)
+            placeless += 1
+            continue
         was, is_now = (_by_path(tally.after.get((place, at), {})) for at in (seq - 1, seq))
         assert is_now[row["agent"], row["path"]] == row["text_of"]
         assert seq <= 2 or was.get((row["agent"], row["path"])) != row["text_of"]
     unsure = {name: await tally.unsure(name) for name in forks}
-    missing = 0
     for (world, turn), (_, values) in tally.turns.items():
         assert told[world, turn].items() <= _by_path(values).items()
         for agent, keys in values:
             if (agent, written(keys)) not in told[world, turn]:
                 missing += 1
                 assert any(each[:2] in {(agent, keys[0]), (agent, "*")} and turn >= each[2] for each in unsure[world])
+    assert placeless
     assert 0 < missing < sum(map(len, told.values())) / 5
 
 

@@ -172,8 +172,9 @@ where w.ruleset = 'simulation' and not s.removed
 # - A turn that was under way at a fork point goes on in the fork and ends there, as for moments (``turn:5``).
 # - The rows of an ancestor say how its turns ended. If it changed a variable after the fork point, before the next
 #   turn, they do not tell what the fork began with: a leaf's last row may have been undone or replaced in between. Then
-#   a mark ends what is known of the leaf, until the fork sets it; unless it has a row of that turn and of before the
-#   fork point. The effects from there to the ancestor's next turn say which variables these are (``unsure``).
+#   a mark takes the place of a row, unless the leaf has one of that turn and of before the fork point. It has the value
+#   that the leaf's next row says was there before; without a next row nothing is known. The effects from the fork point
+#   to the ancestor's next turn say which variables these are (``unsure``).
 #
 # ``line`` are the world and its ancestors, each with how far it counts; how far both projections are in it (what came
 # after a log that they do not know whole is not told); its last turn; the turn under way where it ends; and the
@@ -209,7 +210,7 @@ with line as materialized (
     where l.is_known
     window younger as (order by l.generation rows between unbounded preceding and 1 preceding)
 ), unsure as materialized (
-    select distinct l.generation, l.under_way,
+    select distinct l.generation, l.ancestor, l.under_way,
            case when e.kind = '{GLOBAL_STATE_CHANGED}' then '{GLOBAL}'
                 else coalesce(e.effect #>> '{{payload,agent_id}}', e.source_id) end as agent,
            nullif(replace(replace(split_part(p.pointer, '/', 2), '~1', '/'), '~0', '~'), '') as variable
@@ -229,25 +230,31 @@ with line as materialized (
     where l.generation > 0
       and e.kind in ('{AGENT_STATE_CHANGED}', '{GLOBAL_STATE_CHANGED}', '{AGENT_ADDED}', '{AGENT_REMOVED}')
 )
-select s.*, t.turn as in_turn, t.generation as turn_generation
+select s.agent, s.variable, s.path, s.generation, s.ancestor, s.since_turn, s.global_seq, s.sim_time, s.recorded_at,
+       case when s.is_mark then s.next_previous else s.value end as value,
+       case when s.is_mark then analytics.json_double(s.next_previous) else s.number end as number,
+       case when not s.is_mark then s.text
+            when json_typeof(s.next_previous) = 'string' then s.next_previous #>> '{{}}' end as text,
+       case when s.is_mark then analytics.json_boolean(s.next_previous) else s.flag end as flag,
+       t.turn as in_turn, t.generation as turn_generation
 from (
-    select r.*, lead(r.turn, 1, 9223372036854775807)
-                    over (partition by r.agent, r.path order by r.generation desc, r.is_mark, r.turn) - 1 as until
+    select r.*, lead(r.turn, 1, 9223372036854775807) over leaf - 1 as until, lead(r.previous) over leaf as next_previous
     from (
-        select v.agent, v.path, l.generation, false as is_mark, v.turn, l.ancestor, v.variable, v.value, v.number,
-               v.text, v.flag, v.removed, v.global_seq, v.sim_time, v.recorded_at
+        select v.agent, v.path, v.variable, l.generation, l.ancestor, false as is_mark, v.turn, v.turn as since_turn,
+               v.value, v.number, v.text, v.flag, v.removed, v.previous, v.global_seq, v.sim_time, v.recorded_at
         from line l
         join state_variables v on v.world_id = l.ancestor and v.global_seq <= l.until_seq
         union all
-        select v.agent, v.path, u.generation, true, u.under_way, null, null, null, null, null, null, true, null, null,
-               null
+        select v.agent, v.path, v.variable, u.generation, u.ancestor, true, u.under_way, null, null, null, null, null,
+               false, null, null, null, null
         from unsure u
         join line l on l.generation >= u.generation
         join state_variables v on v.world_id = l.ancestor and v.global_seq <= l.until_seq
             and v.agent = u.agent and v.variable = coalesce(u.variable, v.variable)
-        group by v.agent, v.path, u.generation, u.under_way
+        group by v.agent, v.path, v.variable, u.generation, u.ancestor, u.under_way
         having not bool_or(l.generation = u.generation and v.turn = u.under_way)
     ) r
+    window leaf as (partition by r.agent, r.path order by r.generation desc, r.is_mark, r.turn)
 ) s
 cross join lateral (
     select o.turn, case when o.turn = l.last_turn then l.ends_in else l.generation end as generation
@@ -255,7 +262,7 @@ cross join lateral (
     join turns o on o.world_id = l.ancestor and o.turn between s.turn and s.until and o.started_seq <= l.last_started
     offset 0
 ) t
-where not s.removed
+where not s.removed and not (s.is_mark and s.next_previous is null)
 """
 
 _SAYING_MORE: Final = MappingProxyType({"flag": "is_true", "removed": "is_removed", "sim_time": "sim_time_s"})
@@ -276,6 +283,7 @@ _PUBLISHED_BY_TURN: Final = ", ".join(f"{name} as {said}" for name, said in _SHO
 
 _SAID_OF_FORKS: Final = MappingProxyType(
     {
+        "since_turn": f"{_BY_TURN_SAYS['since_turn'].removesuffix('.')}; null where it is known only that it was so.",
         "is_inherited": "Whether the value is of before the fork: set in an ancestor's log.",
         **{name: said for name, said in INHERITED.items() if name != "is_inherited"},
         "turn_generation": "In whose log the turn ended: 0 for the world's own, 1 for its parent's, and so on.",
@@ -286,9 +294,9 @@ select {", ".join(_BY_TURN_SAYS)}, false as is_inherited, null::text as inherite
        0 as turn_generation
 from state_variables_by_turn v where {NO_FORK.format("v")}
 union all
-select f.world_id, f.experiment, h.in_turn, h.agent, h.variable, h.path, h.value, h.number, h.text, h.flag, h.turn,
-       h.global_seq, h.sim_time, h.recorded_at, h.generation > 0, case when h.generation > 0 then h.ancestor end,
-       h.generation, h.turn_generation
+select f.world_id, f.experiment, h.in_turn, h.agent, h.variable, h.path, h.value, h.number, h.text, h.flag,
+       h.since_turn, h.global_seq, h.sim_time, h.recorded_at, h.generation > 0,
+       case when h.generation > 0 then h.ancestor end, h.generation, h.turn_generation
 from analytics.forks f
 join public.worlds w on w.world_id = f.world_id and w.ruleset = 'simulation'
 cross join lateral ({_OF_FORKS}) h
@@ -444,9 +452,9 @@ class StateVariables(Projection):
         ),
         View(
             f"state_variables_by_turn{WITH_FORKS}",
-            f"select {_PUBLISHED_BY_TURN}, {', '.join(_SAID_OF_FORKS)} from state_variables_by_turn{WITH_FORKS}",
-            "As state_variables_by_turn, with forks and their whole history. What a fork began with is missing where "
-            "its parent changed the variable once more in the turn that was under way.",
+            f"select {_PUBLISHED_BY_TURN}, {', '.join([*INHERITED, 'turn_generation'])} from state_variables_by_turn{WITH_FORKS}",
+            "As state_variables_by_turn, with forks and their whole history. What a fork began with is told without "
+            "its place, or not at all, where its parent changed the variable once more in the turn that was under way.",
             upon=("turns",),
             schema=ANALYTICS,
             columns={**_SAID_BY_TURN, **_SAID_OF_FORKS},
