@@ -281,13 +281,13 @@ _SHOWN_BY_TURN: Final = {name: _SAYING_MORE.get(name, name) for name in _BY_TURN
 _SAID_BY_TURN: Final = MappingProxyType({_SHOWN_BY_TURN[name]: said for name, said in _BY_TURN_SAYS.items()})
 _PUBLISHED_BY_TURN: Final = ", ".join(f"{name} as {said}" for name, said in _SHOWN_BY_TURN.items())
 
-_SAID_OF_FORKS: Final = MappingProxyType(
-    {
-        "since_turn": f"{_BY_TURN_SAYS['since_turn'].removesuffix('.')}; null where it is known only that it was so.",
-        "is_inherited": "Whether the value is of before the fork: set in an ancestor's log.",
-        **{name: said for name, said in INHERITED.items() if name != "is_inherited"},
-        "turn_generation": "In whose log the turn ended: 0 for the world's own, 1 for its parent's, and so on.",
-    }
+_MARKS: Final = {
+    **INHERITED,
+    "is_inherited": "Whether the value is of before the fork: set in an ancestor's log.",
+    "turn_generation": "In whose log the turn ended: 0 for the world's own, 1 for its parent's, and so on.",
+}
+_SAID_WITH_FORKS: Final = MappingProxyType(
+    {**_SAID_BY_TURN, "since_turn": "The turn that left it so; null where it is only known that it was so.", **_MARKS}
 )
 _BY_TURN_WITH_FORKS: Final = f"""
 select {", ".join(_BY_TURN_SAYS)}, false as is_inherited, null::text as inherited_from, 0 as generation,
@@ -452,12 +452,12 @@ class StateVariables(Projection):
         ),
         View(
             f"state_variables_by_turn{WITH_FORKS}",
-            f"select {_PUBLISHED_BY_TURN}, {', '.join([*INHERITED, 'turn_generation'])} from state_variables_by_turn{WITH_FORKS}",
+            f"select {_PUBLISHED_BY_TURN}, {', '.join(_MARKS)} from state_variables_by_turn{WITH_FORKS}",
             "As state_variables_by_turn, with forks and their whole history. What a fork began with is told without "
             "its place, or not at all, where its parent changed the variable once more in the turn that was under way.",
             upon=("turns",),
             schema=ANALYTICS,
-            columns={**_SAID_BY_TURN, **_SAID_OF_FORKS},
+            columns=_SAID_WITH_FORKS,
         ),
     )
     needs_rows = True
