@@ -1,9 +1,10 @@
 -- Belief against truth, by observability level
 --
--- What the agents of a simulation were shown of each other's numbers, against what these were: for every level and noise
--- of the observability matrix how many numbers were visible, and how far the shown ones lay from the truth, as a share
--- of it. A number that is kept within bounds may be shown a little nearer to the truth than it counts here. Of a fork it
--- tells the whole history: what was shown in the parent with the parent's noise.
+-- What the agents of a simulation were shown of each other's numbers, against what these were: for every level and
+-- noise of the observability matrix how many numbers were visible, and how far the shown ones lay from the truth, as a
+-- share of it. A number that is kept within bounds may be shown a little nearer to the truth than it counts here, and
+-- with the noise_scope value the errors are those of other draws of the same spread. Of a fork it tells the whole
+-- history: what was shown in the parent with the parent's noise.
 --
 -- :world text -- The world.
 -- :path text = null -- Only this variable.
