@@ -105,9 +105,9 @@ async def _game(store: Store, world_id: str, white: str, black: str, drafts: lis
     await store.import_world(world, [start, *drafts])
 
 
-def _moves(players: tuple[str, str], moves: Any) -> list[EffectDraft]:
+def _moves(players: tuple[str, ...], moves: Any) -> list[EffectDraft]:
     return [
-        draft("MoveMade", players[number % 2], uci_notation=uci, thinking_time=seconds)
+        draft("MoveMade", players[number % len(players)], uci_notation=uci, thinking_time=seconds)
         for number, (uci, seconds) in enumerate(moves)
     ]
 
@@ -241,7 +241,7 @@ async def _make_simulation(store: Store) -> None:
 
 
 async def _make_forks(store: Store) -> None:
-    """Fork the box after its first refusal, the first run after its first answer, and the fair; and go on in them.
+    """Fork the box after its first refusal, the first run after its first answer, a game and the fair; and go on.
 
     The fair is forked after its first turn. That fork is forked within its second, with its noise, before a change that
     the second fork does not have.
@@ -253,6 +253,9 @@ async def _make_forks(store: Store) -> None:
     await log.append_all([_rejected("bob", "r9", code="illegal_effect", rule="payload", reason="not now")], system=True)
     await store.fork("s1", Moment(seq=5), NewFork(world_id="s1-on"))
     await (await store.log("s1-on")).append_all([_said("W+A", 1, 3, 109.0, "again")])
+    await store.fork("g3", Moment(seq=3), NewFork(world_id="g3-on"))
+    end = draft("GameEnded", "arena", status="resigned", result="white_wins", reason="resignation")
+    await (await store.log("g3-on")).append_all([*_moves(("Bob",), (("c7c5", 50.0),)), end])
     turn = [draft("TurnStarted", "engine"), draft("TurnEnded", "engine")]
     await store.fork("fair", Moment(seq=10), NewFork(world_id="fair-on"))
     fair = await store.log("fair-on")
