@@ -35,8 +35,10 @@ select
     s.created_at as "created_at"
 from public.snapshots s
 left join public.worlds w on w.world_id = s.world_id""",
-    "comment on view analytics.\"snapshots\" is 'States of worlds at some places of their logs: a cache, which can be "
-    "folded again from the log.'",
+    (
+        'comment on view analytics."snapshots" is \'States of worlds at some places of their logs: a cache, which can be '
+        "folded again from the log.'"
+    ),
     "drop view analytics.snapshots_with_forks",
 ]
 
