@@ -21,6 +21,7 @@ SCHEMA = (
     "comment on schema analytics is 'Version {}. What is in the log and what follows from it, for questions: "
     "typed columns, names that explain themselves.'"
 )
+SAID = "States of worlds at some places of their logs: a cache, which can be folded again from the log."
 BEFORE = [
     """create or replace view analytics."snapshots" as
 select
@@ -35,10 +36,7 @@ select
     s.created_at as "created_at"
 from public.snapshots s
 left join public.worlds w on w.world_id = s.world_id""",
-    (
-        'comment on view analytics."snapshots" is \'States of worlds at some places of their logs: a cache, which can be '
-        "folded again from the log.'"
-    ),
+    f"comment on view analytics.snapshots is '{SAID}'",
     "drop view analytics.snapshots_with_forks",
 ]
 

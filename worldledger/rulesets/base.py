@@ -174,7 +174,7 @@ class Ruleset:
         ``path`` is a JSON Pointer into the state's entities, with or without its first slash: ``alice/gold``. The draft
         is decided as any other. The base refuses every path. Raises IllegalEffectError or InvalidEffectError.
         """
-        raise InvalidEffectError(f"values of worlds of {self.name} cannot be changed so", f"$.changes.{path}")
+        raise InvalidEffectError(f"worlds of {self.name} have no values that can be set", f"$.changes.{path}")
 
     @cached_property
     def checked_kinds(self) -> Container[str]:

@@ -297,11 +297,12 @@ def _measured(found: Mapping[str, Any], divergence: Mapping[str, Any] | None) ->
     """Return a line for each measure: its values where the runs part, and the last ones."""
     if not found["series"]:
         return
-    rows = [["measure", "a there", "b there", "a last", "b last"]]
+    rows = [["measure", *(["a there", "b there"] if divergence is not None else []), "a last", "b last"]]
     at = None if divergence is None or divergence["unit"] != found["series_unit"] else divergence["number"]
     for each in found["series"][:_MEASURES]:
         numbers = each["numbers"]
         there = [_number(values[numbers.index(at)] if at in numbers else None) for values in each["values"]]
+        there = [] if divergence is None else there
         last = [
             _number(next((value for value in reversed(values) if value is not None), None)) for values in each["values"]
         ]

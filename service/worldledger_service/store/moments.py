@@ -35,6 +35,12 @@ class UnitAt(NamedTuple):
     last_seq: int
 
 
+class NoUnit(NamedTuple):
+    """A world does not have a unit of some number: the ``last`` number that it has, None for none."""
+
+    last: int | str | None
+
+
 class Units:
     """Finds the units of worlds."""
 
@@ -43,6 +49,13 @@ class Units:
 
     async def at(self, world: WorldRecord, name: str, number: int) -> UnitAt:
         """Return the place of a unit. Raises MomentNotFoundError for one that the world does not have."""
+        found = await self.find(world, name, number)
+        if isinstance(found, NoUnit):
+            raise no_unit(world, name, number, found.last)
+        return found
+
+    async def find(self, world: WorldRecord, name: str, number: int) -> UnitAt | NoUnit:
+        """Return the place of a unit, or the last that a world has. Raises MomentNotFoundError for an unknown name."""
         unit = load_ruleset(world.ruleset).units.get(name)
         if unit is None:
             if name == STEP:
@@ -73,7 +86,7 @@ class Units:
                 return UnitAt(first, world.head_seq)
         if number == 0 and unit.has_zero:
             return UnitAt(1, await self._before_next(world, unit, 0))
-        raise missing(world, name, number, "it has not begun" if last is None else f"its last is {last}")
+        return NoUnit(last)
 
     async def beginnings(self, world: WorldRecord, name: str) -> list[tuple[int, int]]:
         """Return the number and the first effect of each unit of a world, in order; what lies before has the number 0.
@@ -103,21 +116,17 @@ class Units:
         """Return the number of steps in a world whose ruleset declares none."""
         return await self._count(world, await self._system(world))
 
-    def no_step(self, world: WorldRecord, number: int, last: int) -> MomentNotFoundError:
-        """Make the error for a step after the last one of a world's history."""
-        return missing(world, STEP, number, f"its last is {last}")
-
     async def kinds(self, world: WorldRecord) -> list[str]:
         """Return the kinds of a world's effects, sorted."""
         rows = await self._reader.fetch(statements.KINDS_OF_WORLD, world.world_id, world.head_seq)
         return [row["kind"] for row in rows]
 
-    async def _step(self, world: WorldRecord, number: int) -> UnitAt:
+    async def _step(self, world: WorldRecord, number: int) -> UnitAt | NoUnit:
         """Return the place of a step in a world whose ruleset declares none: an effect that is not of a system kind."""
         system = await self._system(world)
         first, following = [await self._nth(world, system, each) for each in (number, number + 1)]
         if first > world.head_seq:
-            raise self.no_step(world, number, await self._count(world, system))
+            return NoUnit(await self._count(world, system))
         return UnitAt(max(first, 1), min(following - 1, world.head_seq))
 
     async def _system(self, world: WorldRecord) -> list[str]:
@@ -155,10 +164,14 @@ class Units:
         units = sorted({STEP, *load_ruleset(world.ruleset).units})
         near = get_close_matches(name, units, 1)
         meant = f"; did you mean {near[0]}:{number}?" if near else f", only {', '.join(units)}"
-        return missing(world, name, number, f"worlds of {world.ruleset} have no such unit{meant}")
+        return _missing(world, name, number, f"worlds of {world.ruleset} have no such unit{meant}")
 
 
-def missing(world: WorldRecord, unit: str, number: int, why: str) -> MomentNotFoundError:
-    """Make the error for a unit that a world does not have."""
+def no_unit(world: WorldRecord, name: str, number: int, last: int | str | None) -> MomentNotFoundError:
+    """Make the error for a unit that is not in a world's history; ``last`` is the last number there."""
+    return _missing(world, name, number, "it has not begun" if last is None else f"its last is {last}")
+
+
+def _missing(world: WorldRecord, unit: str, number: int, why: str) -> MomentNotFoundError:
     what = f"world {world.world_id!r} has no {unit} {number}; {why}"
     return MomentNotFoundError(what, world_id=world.world_id, head_seq=world.head_seq, **{unit: number})

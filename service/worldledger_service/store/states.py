@@ -21,7 +21,7 @@ from worldledger_service.store.advancing import NEVER, Forward, Keep, Progress, 
 from worldledger_service.store.import_snapshots import Backlogs
 from worldledger_service.store.lineage import check_parent, read_fork_point
 from worldledger_service.store.live import LiveStates
-from worldledger_service.store.moments import UnitAt, Units
+from worldledger_service.store.moments import NoUnit, UnitAt, Units, no_unit
 from worldledger_service.store.reader import storable
 from worldledger_service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
 
@@ -182,16 +182,15 @@ class States:
                 if number <= count:
                     return record, await self.units.at(record, name, number)
                 number -= count
-            try:
-                return world, await self.units.at(world, name, number)
-            except MomentNotFoundError:
-                raise self.units.no_step(world, number + before, before + await self.units.steps(world)) from None
+            found = await self.units.find(world, name, number)
+            if isinstance(found, NoUnit):
+                raise no_unit(world, name, number + before, before + await self.units.steps(world))
+            return world, found
+        last: int | str | None = None
         for index in range(len(line) - 1, -1, -1):
-            try:
-                found = await self.units.at(line[index], name, number)
-            except MomentNotFoundError:
-                if index == 0:
-                    raise
+            found = await self.units.find(line[index], name, number)
+            if isinstance(found, NoUnit):
+                last = found.last if last is None else last
                 continue
             record = line[index]
             for younger in line[index + 1 :]:  # it goes on in the fork
@@ -199,7 +198,7 @@ class States:
                     break
                 record, found = younger, UnitAt(1, await self.units.first_end(younger, name))
             return record, found
-        raise AssertionError  # the oldest record returns or raises
+        raise no_unit(world, name, number, last)
 
     async def parent(self, world: WorldRecord) -> WorldRecord | None:
         """Return a fork's parent, with the fork point as its head; None for a world that is no fork.

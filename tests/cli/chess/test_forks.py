@@ -61,6 +61,18 @@ def test_a_fork_shows_the_whole_game(on: Cli) -> None:
 
 
 @pytest.mark.usefixtures("better")
+def test_a_half_move_that_a_fork_does_not_have(on: Cli) -> None:
+    """The error names the fork that was asked, and the last half-move of its history, in whichever log that is."""
+    assert on("fork", "better", "--at", "head", "--as", "idle").code == 0
+    for fork in ("better", "idle"):
+        result = on("state", fork, "--at", "ply:99")
+        assert (result.code, result.err) == (2, f"worldledger: world '{fork}' has no ply 99; its last is 6\n")
+    assert on("state", "idle", "--at", "plys:9").err == (
+        "worldledger: world 'idle' has no plys 9; worlds of chess have no such unit; did you mean ply:9?\n"
+    )
+
+
+@pytest.mark.usefixtures("better")
 def test_a_fork_is_exported_whole(on: Cli) -> None:
     """`export pgn` of a fork writes the whole game with its own result and name, and the parent's tags."""
     game = chess.pgn.read_game(io.StringIO(on("export", "pgn", "better", "-o", "-").out))
