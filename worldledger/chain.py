@@ -22,7 +22,7 @@ from worldledger.drafts import UnclearRequestError, body_digest, effect_body_dig
 from worldledger.effects import is_system_kind
 from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
 from worldledger.genesis import is_uuid
-from worldledger.log_rules import UUID_RULE, Asked, Heard, UsedOnce, effect_problem, kind_problem, order_problem
+from worldledger.log_rules import UUID_RULE, Heard, LoggedRequest, UsedOnce, effect_problem, kind_problem, order_problem
 from worldledger.repeats import Keys, Spill
 
 #: How the escape of a character begins in a canonical text, and the escape of a NUL character.
@@ -304,7 +304,7 @@ class Verifier:
         world_id, is_full = self.world_id, self._is_full
         last_sim_time, last_wall_time = self._sim_time, self._wall_time
         uuids: list[str] = []
-        asked: list[Asked] = []
+        asked: list[LoggedRequest] = []
         unread: list[Raw] = []
         what = None
         for row in rows:
@@ -351,7 +351,7 @@ class Verifier:
                     break
                 uuid, req_id, wall_time, digest = read
             if req_id is not None:
-                asked.append((at, source_id, req_id, digest))
+                asked.append((source_id, req_id, digest, at, at))
             uuids.append(uuid)
             seq, previous, prefix = at, checksum, hexlify(checksum)
             last_sim_time, last_wall_time = sim_time, wall_time

@@ -6,7 +6,7 @@ The one spelling of these rules: `worldledger.chain.Verifier` applies them to ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD, effect_body_digest, request_digest
 from worldledger.effects import SERVICE_SOURCE, is_system_kind
@@ -20,64 +20,56 @@ from worldledger.repeats import Keys, Repeats, Spill, key_of, uuid_keys
 # ``requests`` repeats it, so that a repeated request is found at once.
 
 
-#: An effect with a req_id: its seq, source_id and req_id, and the digest that its draft had. A plain tuple: there are
-#: very many.
-Asked: TypeAlias = tuple[int, str, str, bytes]
-
-_tuple: Final = tuple.__new__
-
-
-class LoggedRequest(NamedTuple):
-    """A request as it follows from the log; the fields are the columns of the table ``requests``."""
-
-    source_id: str
-    req_id: str
-    body_sha256: bytes
-    first_seq: int
-    last_seq: int
-
-    def key(self) -> bytes:
-        """Return its key among the requests of its world, 16 bytes."""
-        return key_of(self.source_id, self.req_id)
+#: A request as it follows from the log: source_id, req_id, body_sha256, first_seq and last_seq, the columns of the
+#: table ``requests``. A plain tuple: there are very many.
+LoggedRequest: TypeAlias = tuple[str, str, bytes, int, int]
 
 
 class Requests:
     """Groups the effects of a log, which are passed in order, into requests."""
 
     def __init__(self) -> None:
-        self._asked = ("", "")
-        self._first_seq = self._last_seq = 0
+        #: the last request, which may continue; of several effects the digests of all, and none in the request yet
+        self._last: LoggedRequest | None = None
         self._digests: list[bytes] = []
         self._ended: list[LoggedRequest] = []
 
-    def take(self, asked: Iterable[Asked]) -> None:
-        """Add the next effects that have a req_id."""
-        (source, req), first, last, bodies = self._asked, self._first_seq, self._last_seq, self._digests
-        ended = self._ended.append
-        for seq, source_id, req_id, digest in asked:
-            if req_id == req and seq == last + 1 and source_id == source:
-                bodies.append(digest)
+    def take(self, effects: Iterable[LoggedRequest]) -> None:
+        """Add the next effects that have a req_id, each as if it were a request of its own."""
+        last, digests, ended = self._last, self._digests, self._ended.append
+        for effect in effects:
+            if last is None:
+                last = effect
+            elif effect[1] == last[1] and effect[3] == last[4] + 1 and effect[0] == last[0]:
+                if not digests:
+                    digests.append(last[2])
+                digests.append(effect[2])
+                last = (last[0], last[1], b"", last[3], effect[4])
             else:
-                if bodies:
-                    # As LoggedRequest(…), without calling a Python function.
-                    body = bodies[0] if len(bodies) == 1 else request_digest(bodies)
-                    ended(_tuple(LoggedRequest, (source, req, body, first, last)))
-                source, req, first, bodies = source_id, req_id, seq, [digest]
-            last = seq
-        self._asked, self._first_seq, self._last_seq, self._digests = (source, req), first, last, bodies
+                ended(self._whole(last) if digests else last)
+                last = effect
+        self._last = last
 
     def take_one(self, effect: Mapping[str, Any], text: bytes, seq: int) -> None:
         """Add the next effect that has a req_id. Raises UnclearRequestError; see `effect_body_digest`."""
-        self.take(((seq, effect["source_id"], effect["req_id"], effect_body_digest(effect, text)),))
+        self.take([(effect["source_id"], effect["req_id"], effect_body_digest(effect, text), seq, seq)])
 
     def ended(self, *, is_over: bool = False) -> list[LoggedRequest]:
         """Return the requests completed since the last call; the last one may continue unless the log ``is_over``."""
         ended, self._ended = self._ended, []
-        if is_over and self._digests:
-            body = request_digest(self._digests)
-            ended.append(LoggedRequest(*self._asked, body, self._first_seq, self._last_seq))
-            self._digests = []
+        if is_over and self._last is not None:
+            ended.append(self._whole(self._last))
+            self._last = None
         return ended
+
+    def _whole(self, request: LoggedRequest) -> LoggedRequest:
+        """Return the last request with its digest."""
+        if not self._digests:
+            return request
+        source_id, req_id, _, first_seq, last_seq = request
+        digest = request_digest(self._digests)
+        self._digests.clear()
+        return source_id, req_id, digest, first_seq, last_seq
 
 
 #: Called with some requests.
@@ -219,8 +211,8 @@ class UsedOnce:
         if not requests:
             return
         if not self._hears_repeats:
-            keys = b"".join([request.key() for request in requests])
-            self._asked.add(keys, [request.first_seq for request in requests])
+            keys = b"".join([key_of(source_id, req_id) for source_id, req_id, _, _, _ in requests])
+            self._asked.add(keys, [first_seq for _, _, _, first_seq, _ in requests])
         if self._heard is not None:
             self._heard(requests)
 

@@ -44,11 +44,21 @@ _DIGEST_LENGTH: Final = (32).to_bytes(4)
 _SEQS_AND_LENGTH: Final = Struct(">iqiqi").pack
 
 
+class NamedRequest(NamedTuple):
+    """A `LoggedRequest`, and the names of its values."""
+
+    source_id: str
+    req_id: str
+    body_sha256: bytes
+    first_seq: int
+    last_seq: int
+
+
 class Difference(NamedTuple):
     """A row that is wrong, or too much, and the request that has none, or a wrong one."""
 
     row: asyncpg.Record | None
-    request: LoggedRequest | None
+    request: NamedRequest | None
 
 
 class _Waiting:
@@ -65,19 +75,19 @@ class _Waiting:
         if not self._sizes and len(self._kept) < _BATCHES_KEPT:
             self._kept.append(requests)
         else:
-            text = marshal.dumps([tuple(request) for request in requests])
-            self._sizes.append(self._file.write(text))
+            self._sizes.append(self._file.write(marshal.dumps([*requests])))
 
-    def get(self) -> Sequence[LoggedRequest]:
+    def get(self) -> Sequence[NamedRequest]:
         """Return the next batch, an empty one at the end."""
+        requests: Sequence[LoggedRequest] = []
         if self._kept:
-            return self._kept.popleft()
-        if not self._sizes:
-            return []
-        self._file.seek(self._start)
-        text = self._file.read(self._sizes.popleft())
-        self._start += len(text)
-        return [LoggedRequest(*each) for each in marshal.loads(text)]  # noqa: S302 - a file of our own
+            requests = self._kept.popleft()
+        elif self._sizes:
+            self._file.seek(self._start)
+            text = self._file.read(self._sizes.popleft())
+            self._start += len(text)
+            requests = marshal.loads(text)  # noqa: S302 - a file of our own
+        return [NamedRequest(*request) for request in requests]
 
     def close(self) -> None:
         self._file.close()
@@ -120,7 +130,7 @@ class _Extent:
 
     def compared(self, requests: Sequence[LoggedRequest]) -> Sequence[LoggedRequest]:
         """Return those that are compared of the next requests of the log."""
-        if requests and requests[0].first_seq == self._after_seq + 1 and requests[0][:2] == self._skipped:
+        if requests and requests[0][3] == self._after_seq + 1 and requests[0][:2] == self._skipped:
             return requests[1:]
         return requests
 
@@ -234,14 +244,14 @@ class RequestRows:
     def _is_beyond(self, row: asyncpg.Record) -> bool:
         return row["last_seq"] is not None and row["last_seq"] > self._extent.until_seq
 
-    def _is_astray(self, row: asyncpg.Record, request: LoggedRequest) -> bool:
+    def _is_astray(self, row: asyncpg.Record, request: NamedRequest) -> bool:
         """Tell whether a row is that of no request from this one on."""
         first_seq = row["first_seq"]
         if self._is_beyond(row) or first_seq is None or first_seq < request.first_seq:
             return True
         return bool(first_seq == request.first_seq and row[:2] != request[:2])
 
-    def _finding(self, row: asyncpg.Record | None, request: LoggedRequest | None) -> Finding:
+    def _finding(self, row: asyncpg.Record | None, request: NamedRequest | None) -> Finding:
         if request is None:
             assert row is not None  # noqa: S101 - either is there
             seq = max(row["first_seq"] or 1, 1)

@@ -224,7 +224,7 @@ class _Restorer:
 
     async def _copy_requests(self, *, is_over: bool = False) -> None:
         ended = self._asked.ended(is_over=is_over)
-        if ended and (ended[0].source_id, ended[0].req_id, ended[0].first_seq) == self._begun:
+        if ended and (*ended[0][:2], ended[0][3]) == self._begun:
             self.is_cut = True
             del ended[0]
         rows = [(self._world_id, *request) for request in ended]
