@@ -26,7 +26,7 @@ PAGES: Final = {
     "who is online": ("#/w/bazaar?at=live&panes=effects,online", "all "),
     "a form": ("#/w/bazaar?at=live&panes=effects,post", "Another agent joins."),
     "compare": (f"#/compare?world={OTHER_GAME}&world={GAME}", "Compare"),
-    "SQL": ("#/sql", "Question"),
+    "SQL": ("#/sql?query=select+kind,count(*)+as+n+from+effects+group+by+kind&chart=bars&x=kind&y=n", "Chart"),
 }
 #: Tabs until something that can be reached by Tab was reached.
 MOST_TABS: Final = 200

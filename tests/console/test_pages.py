@@ -162,6 +162,27 @@ async def test_a_game_shows_its_board_and_its_moves(page: Page) -> None:
     assert "at=20" in page.url
 
 
+async def test_a_game_is_played_on_from_a_position(page: Page) -> None:
+    """The game at the cursor is forked and played on: moves by hand are made or refused, the other side answers."""
+    await page.goto(f"/#/w/{GAME}?at=10")
+    await page.get_by_text("Play on from here").click()
+    await expect(page.get_by_role("textbox", name="Your move")).to_have_count(0)
+    await page.get_by_role("button", name="Play", exact=True).click()
+    await expect(page.locator("main > header")).to_contain_text(f"inherits the past of {GAME} at seq 10")
+    move = page.get_by_role("textbox", name="Your move")
+    await move.fill("a1a8")
+    await page.get_by_role("button", name="Move", exact=True).click()
+    await expect(page.locator(".chess .refused[role=status]").first).to_contain_text("Refused: ")
+    await move.fill("h3")
+    await page.get_by_role("button", name="Move", exact=True).click()
+    moves = page.get_by_role("list", name="Moves").get_by_role("listitem")
+    await expect(moves.filter(has_text=re.compile("^5…"))).to_be_visible()
+    await expect(moves.filter(has_text=re.compile(r"^5\.h3"))).to_be_visible()
+    await page.goto(f"/#/w/{GAME}?at=live")
+    await expect(page.get_by_role("img", name=re.compile("^Board: "))).to_be_visible()
+    await expect(page.get_by_text("Play on from here")).to_be_hidden()
+
+
 async def test_keys_step_through_a_world(page: Page) -> None:
     """Arrows step, with Shift by a hundred; Home and End go to the ends; the address says where one is."""
     await page.goto("/#/w/long?at=1500")

@@ -115,7 +115,8 @@ async function ask(path: string, query: Record<string, string | number | null> =
   return answer;
 }
 
-async function send(path: string, body: unknown, accept = "application/json"): Promise<Response> {
+/** Post JSON. Raises Refused where the answer is no success. */
+export async function send(path: string, body: unknown, accept = "application/json"): Promise<Response> {
   const headers = { "Content-Type": "application/json", Accept: accept };
   const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) });
   if (!answer.ok) throw await refusal(answer);

@@ -29,7 +29,7 @@ export interface Frame {
 }
 
 export interface Frames {
-  readonly world: { world_id: string; ruleset: string };
+  readonly world: { world_id: string; ruleset: string; config: Obj };
   /** Whose belief it is; null for the truth. */
   readonly agent: string | null;
   /** The frame at a seq. While it is loaded: that of an earlier seq, which it names, or undefined. */
@@ -74,6 +74,10 @@ export interface Tools {
   chart(svg: SVGSVGElement, chart: Chart, width: number, height: number): Drawn;
   /** Show the effects of some kinds as messages, the newest on top, with who could see them; returns how to end that. */
   feed(element: HTMLElement, frames: Frames, cursor: Cursor, ...kinds: string[]): () => void;
+  /** Post JSON to the service; an Error says why it was refused. Missing in a file that was taken along. */
+  post?(path: string, body: Obj): Promise<Obj>;
+  /** Go to another world. */
+  visit(world: string): void;
 }
 
 /** A kind's module. */

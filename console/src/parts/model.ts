@@ -242,11 +242,12 @@ export class WorldModel {
 
 /** The frames of the truth or of an agent's belief, as panels and the tree are given them. */
 export class FramesOfWorld implements Frames {
-  readonly world: { world_id: string; ruleset: string };
+  readonly world: Frames["world"];
   private seen: { seq: number; loaded: number; beside: string | undefined; frame: Frame | undefined } | null = null;
 
   constructor(private readonly model: WorldModel, readonly agent: string | null) {
-    this.world = { world_id: model.world.world_id, ruleset: model.world.ruleset };
+    const { world_id, ruleset, config } = model.world;
+    this.world = { world_id, ruleset, config };
   }
 
   at(seq: number): Frame | undefined {

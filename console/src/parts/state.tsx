@@ -1,14 +1,16 @@
 /** The state at the cursor: by the panel of its kind, as a tree, and each agent's belief beside the truth. */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { worldAddress } from "../core/address.ts";
 import { SIGNS } from "../core/belief.ts";
 import type { Mark } from "../core/belief.ts";
+import { send } from "../core/http.ts";
 import type { Obj } from "../core/json.ts";
 import { PANEL_VERSION, type Tools } from "../core/panel.ts";
 import { drawChart } from "../draw/chart.ts";
 import { feed } from "../draw/feed.ts";
 import { drawMap } from "../draw/map.ts";
-import { panelOf, panels, words } from "./app.ts";
+import { go, offline, panelOf, panels, words } from "./app.ts";
 import type { FramesOfWorld, WorldModel } from "./model.ts";
 import { Tree } from "./tree.tsx";
 
@@ -109,7 +111,12 @@ function withoutEmpty(state: Obj): Obj {
   return Object.fromEntries(Object.entries(state).filter(([, part]) => Object.keys(part ?? {}).length > 0));
 }
 
-const TOOLS: Tools = { chart: drawChart, feed };
+const TOOLS: Tools = {
+  chart: drawChart,
+  feed,
+  visit: (world) => go(worldAddress(world)),
+  ...(offline ? {} : { post: async (path, body) => await (await send(path, body)).json() }),
+};
 
 /** Where everything is, if anything has a position. */
 function Map({ frames, model }: { frames: FramesOfWorld; model: WorldModel }) {

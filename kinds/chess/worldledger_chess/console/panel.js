@@ -1,7 +1,8 @@
-// A game of chess: the board, the players, and the moves as they were made, commented and attempted.
+// A game of chess: the board, the players, and the moves as they were made, commented and attempted. A position can be
+// played on from, and a side that is moved by hand is moved here.
 
 /**
- * @import { Cursor, Effect, Frames } from "../../../../console/src/core/panel.ts"
+ * @import { Cursor, Effect, Frames, Tools } from "../../../../console/src/core/panel.ts"
  * @import { Json, Obj } from "../../../../console/src/core/json.ts"
  */
 
@@ -31,6 +32,8 @@ STYLE.replaceSync(`
 .chess .later, .chess .later .wl-note { color: var(--quiet); font-style: italic; }
 .chess .said { display: block; font-size: 0.9em; color: var(--quiet); white-space: pre-wrap; overflow-wrap: anywhere; }
 .chess .refused { color: var(--bad); }
+.chess form { display: flex; flex-wrap: wrap; gap: 0.3rem 0.8rem; align-items: center; margin: 0.4rem 0; }
+.chess form[hidden] { display: none; }
 `);
 document.adoptedStyleSheets.push(STYLE);
 
@@ -103,12 +106,85 @@ function worth(evaluation) {
   return typeof cp === "number" ? `${cp > 0 ? "+" : ""}${(cp / 100).toFixed(2)}` : "";
 }
 
-/** @param {HTMLElement} element @param {Frames} frames @param {Cursor} cursor */
-export function panel(element, frames, cursor) {
+/** Who moves the sides of a game that is played on, as `POST /v1/games` takes them, with words for people. */
+const PLAYERS = [["external", "by hand"], ["random", "at random"], ["stockfish", "by Stockfish"]];
+
+/** @param {string} label @param {string} chosen */
+function choice(label, chosen) {
+  const select = document.createElement("select");
+  for (const [value, words] of PLAYERS) select.append(new Option(words, value, value === chosen, value === chosen));
+  return { select, label: make("label", "", `${label} `, select) };
+}
+
+/** @param {string} text */
+function submit(text) {
+  const button = make("button", "", text);
+  button.setAttribute("type", "submit");
+  return button;
+}
+
+/** Do what a form asks for; what the service refuses stands below it. @param {HTMLElement} form @param {() => Promise<string>} ask */
+function answering(form, ask) {
+  const told = make("p", "refused");
+  told.setAttribute("role", "status");
+  form.append(told);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    told.textContent = "";
+    ask().then((text) => told.textContent = text, (error) => told.textContent = String(error?.message ?? error));
+  });
+}
+
+/** A form that forks the game at the cursor, and leads to the fork. @param {Cursor} cursor @param {Frames} frames @param {Tools} tools */
+function playOn(frames, cursor, tools) {
+  const [white, black] = [choice("White moves", "external"), choice("Black moves", "random")];
+  const form = make("form", "", white.label, black.label, submit("Play"));
+  answering(form, async () => {
+    const players = { white: white.select.value, black: black.select.value };
+    const { world_id } = await /** @type {NonNullable<Tools["post"]>} */ (tools.post)("/v1/games", {
+      white: { agent_id: `white-${players.white}` },
+      black: { agent_id: `black-${players.black}` },
+      players,
+      deadline_s: null,
+      fork_of: { world_id: frames.world.world_id, at: `seq:${cursor.seq}` },
+    });
+    tools.visit(String(world_id));
+    return "";
+  });
+  return make("details", "", make("summary", "", "Play on from here"), form);
+}
+
+/** A form for the next move of a side that is moved by hand. @param {Frames} frames @param {Tools} tools @param {() => Json | undefined} turn */
+function byHand(frames, tools, turn) {
+  const input = document.createElement("input");
+  input.required = true;
+  input.size = 8;
+  input.placeholder = "e4, e2e4";
+  const form = make("form", "", make("label", "", "Your move ", input), submit("Move"));
+  const path = `/v1/games/${encodeURIComponent(frames.world.world_id)}/moves?tensor=false`;
+  answering(form, async () => {
+    const body = { player: turn() ?? "", move: input.value.trim() };
+    const { accepted, detail, reason } = await /** @type {NonNullable<Tools["post"]>} */ (tools.post)(path, body);
+    if (accepted !== true) return `Refused: ${detail ?? reason ?? "an illegal move"}`;
+    input.value = "";
+    return "";
+  });
+  return form;
+}
+
+/** @param {HTMLElement} element @param {Frames} frames @param {Cursor} cursor @param {Tools} tools */
+export function panel(element, frames, cursor, tools) {
   const left = make("div", "");
+  const forms = make("div", "");
+  /** Who moves each side, if the game is played here. */
+  const movers = object(object(frames.world.config["live"])["players"]);
+  /** @type {Json | undefined} */
+  let turn;
+  const [onward, hand] = [playOn(frames, cursor, tools), byHand(frames, tools, () => turn)];
+  forms.append(hand, onward);
   const list = make("ol", "");
   list.setAttribute("aria-label", "Moves");
-  const root = make("div", "chess", left, list);
+  const root = make("div", "chess", make("div", "", left, forms), list);
   element.append(root);
   /** @type {{ seq: number; button: HTMLElement; item: HTMLElement }[]} */
   let entries = [];
@@ -177,6 +253,11 @@ export function panel(element, frames, cursor) {
       );
       return row;
     };
+    turn = here["turn"];
+    const isPlayed = here["status"] === "in_progress" && frames.agent === null && tools.post !== undefined;
+    onward.hidden = !isPlayed;
+    const isLater = entries.some(({ seq }) => seq > cursor.seq);
+    hand.hidden = !isPlayed || isLater || movers[String(turn)] !== "external";
     const outcome = [here["result"], here["status"] === "in_progress" ? null : here["status"], here["reason"]]
       .filter((each) => typeof each === "string" && each !== "");
     left.replaceChildren(

@@ -21,7 +21,7 @@ STYLE.replaceSync(`
 .simulation .charts text { font-size: 11px; fill: var(--quiet); }
 .simulation .charts .axes line { stroke: var(--line); }
 .simulation .charts .now { stroke: var(--text); stroke-dasharray: 2 2; }
-.simulation h3 { overflow-wrap: anywhere; }
+.simulation .title { margin: 0.4rem 0 0; font-size: 0.9rem; font-weight: 600; overflow-wrap: anywhere; }
 `);
 document.adoptedStyleSheets.push(STYLE);
 
@@ -191,7 +191,7 @@ export function panel(element, frames, cursor, tools) {
       svg.setAttribute("role", "img");
       svg.setAttribute("aria-label", `${name} over ${turns.size} turns: ${series.map((each) => each.name).join(", ")}`);
       svg.setAttribute("height", String(TALL));
-      return { svg, name, series, section: make("section", "", make("h3", "", make("bdi", "", name)), svg) };
+      return { svg, name, series, section: make("section", "", make("p", "title", make("bdi", "", name)), svg) };
     });
     charts.replaceChildren(...shown.map(({ section }) => section));
     for (const { svg, name, series } of shown) {
