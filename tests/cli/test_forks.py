@@ -76,7 +76,11 @@ def test_a_fork_that_begins_otherwise(on: Cli) -> None:
     assert ", 2 changes, " in result.out
     changed = json.loads(on("state", "rich", "--json").out)["state"]["entities"]
     assert changed[name] == {**entities[name], "gold": 7, "mood": "good"}
-    for wrong, why in (("gold", "is not PATH=VALUE"), ("nobody/gold=1", "no entity 'nobody'")):
+    for wrong, why in (
+        ("gold", "is not PATH=VALUE"),
+        ("nobody/gold=1", "worldledger: nobody/gold cannot be set: there is no entity 'nobody'"),
+        ("/gold=1", "worldledger: /gold cannot be set: '/gold' names no value: write ENTITY/FIELD"),
+    ):
         result = on("fork", "bazaar", "--as", "poor", "--set", wrong)
         assert result.code != 0
         assert why in " ".join(result.err.split())

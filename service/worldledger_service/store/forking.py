@@ -303,8 +303,11 @@ class _Fork:
                 draft = self.ruleset.change(path, value, self._live.fold.state)
                 group = self._add(group, head, [draft])
             except SimulationError as error:
-                what = f"{path} cannot be set: {error.message}"
-                raise InvalidConfigError(what, path=f"$.changes.{path}") from error
+                place = f"$.changes.{path}"
+                why = error.message  # says where in the effect
+                if isinstance(error, InvalidEffectError) and error.path == place:
+                    why = error.reason
+                raise InvalidConfigError(f"{path} cannot be set: {why}", path=place) from error
         return group
 
     @property
