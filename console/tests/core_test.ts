@@ -4,7 +4,7 @@ import { type Bin, grown, seqAt, shifted, zoomed } from "../src/core/density.ts"
 import { faults, fieldsOf, valueOf } from "../src/core/form.ts";
 import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
 import { patchesOf } from "../src/core/http.ts";
-import { apply, changed, type Json, valueAt } from "../src/core/json.ts";
+import { apply, changed, type Json, type Obj, valueAt } from "../src/core/json.ts";
 import { Lru } from "../src/core/lru.ts";
 import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
@@ -74,6 +74,16 @@ Deno.test("a patch shares what it does not touch, and takes any name for a name"
   same(Object.hasOwn(after, "__proto__"), true);
 });
 
+Deno.test("a row of patches copies a thing once, and the value before stays as it was", () => {
+  const before = { a: { x: 1, y: 1 } };
+  const own = new Set<Json[] | Obj>();
+  const first = apply(before as Json, [{ op: "replace", path: "/a/x", value: 2 }], own);
+  const second = apply(first, [{ op: "replace", path: "/a/y", value: 2 }], own);
+  same([first === second, before], [true, { a: { x: 1, y: 1 } }]);
+  const third = apply(second, [{ op: "remove", path: "/a/y" }]);
+  same([second, third], [{ a: { x: 2, y: 2 } }, { a: { x: 2 } }]);
+});
+
 Deno.test("what has changed is named at the innermost place", () => {
   const found = changed({ a: 1, b: { c: [1, 2], d: 1 } }, { a: 1, b: { c: [1, 3], e: 1 } });
   same([...found].sort(), ["/b", "/b/c/1", "/b/e"]);
@@ -128,6 +138,9 @@ Deno.test("any seq of a loaded block has its state, in whatever order it is aske
   store.want(1, 1);
   await settled();
   for (const seq of [1, 2, 700, 5, 1024, 699, 1025, 2048, 64, 65, 3000, 1]) same(store.at(seq)?.entities, { n: seq });
+  const [earlier, kept] = [store.at(700), store.at(640)];
+  store.at(720);
+  same([earlier?.entities, kept?.entities], [{ n: 700 }, { n: 640 }]);
   same(store.before(1025)?.entities, { n: 1024 });
   same(store.at(3001), undefined);
 });

@@ -1,7 +1,7 @@
 /** States of a world at any seq, from blocks of patches: each seek is a few small patches, and memory is bounded. */
 
 import type { Shown } from "./belief.ts";
-import { apply, type Json, type Operation } from "./json.ts";
+import { apply, type Json, type Obj, type Operation } from "./json.ts";
 import { Lru } from "./lru.ts";
 
 /** Effects in a block; block n begins with the effect `n * BLOCK + 1`. */
@@ -10,7 +10,7 @@ export const BLOCK = 1024;
 const STRIDE = 64;
 /** Blocks in memory, and states of each besides those: they share what they have in common. */
 const MOST = 24;
-const RECENT = 256;
+const RECENT = 64;
 
 /** What a block is loaded as: a state at `key`, and for each later seq that changes something what it changes. */
 export interface BlockData {
@@ -49,18 +49,22 @@ class Block {
     const count = this.countTo(seq);
     const known = this.recent.get(count);
     if (known !== undefined) return known;
-    // Playing forward goes on from the state before; any other place begins with the nearest state that is kept.
-    let done = Math.min(Math.floor(count / STRIDE), this.states.length - 1) * STRIDE;
-    let state = this.states[done / STRIDE] as Shown;
-    const before = this.recent.get(count - 1);
-    if (before !== undefined) [done, state] = [count - 1, before];
+    // On from the nearest state before that is kept.
+    const kept = Math.min(Math.floor(count / STRIDE), this.states.length - 1) * STRIDE;
+    let done = Math.max(kept, count - 1);
+    while (done > kept && !this.recent.has(done)) done -= 1;
+    let state = (done > kept ? this.recent.get(done) : this.states[kept / STRIDE]) as Shown;
+    const own = new Set<Json[] | Obj>();
     while (done < count) {
-      const patch = this.data.patches[done];
-      if (patch !== undefined) state = apply(state as unknown as Json, patch.ops) as unknown as Shown;
+      const { ops } = this.data.patches[done] as BlockData["patches"][number];
+      state = apply(state as unknown as Json, ops, own) as unknown as Shown;
       done += 1;
-      if (done === this.states.length * STRIDE) this.states.push(state);
-      this.recent.set(done, state);
+      if (done === this.states.length * STRIDE) {
+        this.states.push(state);
+        own.clear();
+      }
     }
+    this.recent.set(count, state);
     return state;
   }
 

@@ -1,5 +1,6 @@
 /** A map of whatever has a position, with trails, on a canvas. */
 
+import type { Shown } from "../core/belief.ts";
 import { below, type Json, steps } from "../core/json.ts";
 import type { Cursor, Frames } from "../core/panel.ts";
 
@@ -14,11 +15,18 @@ function point(value: Json | undefined): Point | null {
   return typeof x === "number" && typeof y === "number" ? [x, y] : null;
 }
 
+/** What `places` has found, by the state: those along trails are asked for with each move of the cursor. */
+const known = new WeakMap<Shown, ReadonlyMap<string, Point>>();
+
 /** Where everything is at a seq: by the index of the truth, by the entities' positions in a belief. */
-export function places(frames: Frames, seq: number): Map<string, Point> {
-  const found = new Map<string, Point>();
+export function places(frames: Frames, seq: number): ReadonlyMap<string, Point> {
   const state = frames.at(seq)?.state;
-  if (state === undefined) return found;
+  return state === undefined ? new Map() : known.get(state) ?? placesIn(state);
+}
+
+function placesIn(state: Shown): ReadonlyMap<string, Point> {
+  const found = new Map<string, Point>();
+  known.set(state, found);
   const { spatial_index: index, entities } = state;
   for (const name of Object.keys(index ?? entities)) {
     const entity = entities[name];
@@ -68,7 +76,8 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
     context.strokeStyle = context.fillStyle = quiet;
     context.globalAlpha = 0.5;
     let next = now;
-    for (let then = seq - STEP; then >= Math.max(1, seq - TRAIL); then -= STEP) {
+    // At multiples of the step, which stay the same for a cursor that moves on.
+    for (let then = Math.ceil(seq / STEP - 1) * STEP; then >= Math.max(1, seq - TRAIL); then -= STEP) {
       const before = places(frames, then);
       if (before.size === 0) break;
       context.beginPath();
