@@ -67,7 +67,7 @@ lint: .venv/.test ## ruff, import-linter and mypy; Deno for the console
 bench: .venv/.bench ## measure, and write docs/benchmarks.md (some minutes)
 	$(BIN)/python -m benchmarks
 
-docs: .venv/.test ## write the generated tables of docs/reference anew
+docs: .venv/.test ## write the generated tables of docs/reference and types of the console anew
 	$(BIN)/python -m tests.shipping.tables
 
 lock: .venv/.made ## renew constraints.txt, and those of the clients, with the newest versions that are allowed

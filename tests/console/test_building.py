@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.shipping import console_types
 from tests.shipping.project import ROOT, SCRIPTS, environment, pyproject
 
 DIST = Path("service/worldledger_service/console/dist")
@@ -110,6 +111,11 @@ def test_a_wheel_is_not_built_without_npm(hooks: ModuleType, checkout: Path, den
 def test_the_deno_that_builds_is_the_one_that_checks(hooks: ModuleType) -> None:
     """The hook's version of Deno is that of the extra `test`."""
     assert hooks.DENO in pyproject()["project"]["optional-dependencies"]["test"]
+
+
+def test_the_types_of_answers_are_those_of_the_service() -> None:
+    """What the console takes answers for is what the OpenAPI document says of the routes that it asks (`make docs`)."""
+    assert console_types.FILE.read_text() == console_types.types()
 
 
 def test_the_lock_names_no_place(hooks: ModuleType) -> None:

@@ -246,6 +246,7 @@ async def test_a_simulation_has_charts_over_turns_and_a_map(page: Page) -> None:
     """Each number that changes is drawn over the turns; a click there leads to the turn; what has a place is mapped."""
     await page.goto("/#/w/bazaar?at=2")
     charts = page.get_by_role("img", name=re.compile("over 2 turns"))
+    await expect(charts.first).to_be_visible()
     await expect(charts.filter(has=page.locator("path"))).to_have_count(await charts.count())
     food = page.get_by_role("img", name=re.compile("^inventory.food over 2 turns: Ann"))
     box = await food.bounding_box()

@@ -1,5 +1,5 @@
 """The tables of docs/reference that are made from the code. ``make docs`` (``python -m tests.shipping.tables``) writes
-them; a test compares them with what stands in the pages.
+them, and the console's types; a test compares them with what stands in the pages.
 
 A page holds such a table between ``<!-- generated: NAME -->`` and ``<!-- end -->``.
 """
@@ -39,6 +39,7 @@ from worldledger.client import transport as of_client
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import SimulationError
 
+from . import console_types
 from .analytics_tables import columns_tables, common_table, cookbook_table, kinds_table, views_table
 from .project import ROOT
 
@@ -183,6 +184,9 @@ def main() -> None:
         if wanted != text:
             page.write_text(wanted)
             sys.stdout.write(f"{page.relative_to(ROOT)} written\n")
+    if (wanted := console_types.types()) != console_types.FILE.read_text():
+        console_types.FILE.write_text(wanted)
+        sys.stdout.write(f"{console_types.FILE.relative_to(ROOT)} written\n")
 
 
 if __name__ == "__main__":

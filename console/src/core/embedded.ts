@@ -2,7 +2,8 @@
 
 import type { Bin } from "./density.ts";
 import { type BlockData, blockOf, statesOf } from "./frames.ts";
-import { binsOf, blockOfStates, blockOfViews, type Density, type StateFrames, type ViewFrames } from "./http.ts";
+import type { Density, StateFrames, ViewFrames } from "./api.ts";
+import { binsOf, blockOfStates, blockOfViews } from "./http.ts";
 import type { Json } from "./json.ts";
 import type { Effect } from "./panel.ts";
 import type {

@@ -16,8 +16,6 @@ const RECENT = 64;
 export interface BlockData {
   /** The seq of the state; it is at or before the first of the block. */
   key: number;
-  /** Of a view: the seq of the effect that made it. */
-  made?: number;
   state: Shown;
   /** The last seq that this covers. */
   last: number;
@@ -71,7 +69,7 @@ class Block {
   /** The seq of the last change at or before a seq. */
   changedAt(seq: number): number {
     const count = this.countTo(seq);
-    return count === 0 ? this.data.made ?? this.data.key : (this.data.patches[count - 1] as { seq: number }).seq;
+    return count === 0 ? this.data.key : (this.data.patches[count - 1] as { seq: number }).seq;
   }
 
   /** Every state, each with the seq of the effect that made it. */

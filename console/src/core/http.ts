@@ -1,9 +1,10 @@
 /** The service as the source, by the routes of docs/reference/http.md. */
 
+import type { Density, FramePatches, Gets, ObservedEvents, Posts, Problem, StateFrames, ViewFrames } from "./api.ts";
 import type { Shown } from "./belief.ts";
 import type { Bin } from "./density.ts";
 import type { BlockData } from "./frames.ts";
-import type { Json, Obj, Operation } from "./json.ts";
+import type { Obj, Operation } from "./json.ts";
 import type { Effect } from "./panel.ts";
 import {
   type Answer,
@@ -23,19 +24,11 @@ import {
   type WorldsQuery,
 } from "./source.ts";
 
+/** What the frames of states and those of views have in common. */
 export interface Columns {
   frames: { seq: number[]; sim_time?: number[]; kind?: string[] };
-  /** The pointers of the patches, each once. */
   paths: string[];
-  patches: { frame: number[]; op: Operation["op"][]; path: number[]; value: Json[] };
-}
-export interface StateFrames extends Columns {
-  to_seq: number;
-  keyframe: { global_seq: number; state: Obj };
-}
-export interface ViewFrames extends Columns {
-  to_seq: number;
-  keyframe: { global_seq: number; view: { view_seq: number; visible_entities: Obj; visible_relationships: Obj } };
+  patches: FramePatches;
 }
 
 /** Patches from their columns; a view's pointers become those of a state. */
@@ -68,13 +61,7 @@ export function blockOfStates(found: StateFrames): BlockData {
 export function blockOfViews(found: ViewFrames): BlockData {
   const { view, global_seq: key } = found.keyframe;
   const state = { entities: view.visible_entities, relationships: view.visible_relationships };
-  return { key, made: view.view_seq, state, last: found.to_seq, patches: patchesOf(found) };
-}
-
-export interface Density {
-  bins: { end_seq: number[] };
-  kinds: Record<string, number[]>;
-  other_kinds: number[];
+  return { key, state, last: found.to_seq, patches: patchesOf(found) };
 }
 
 export function binsOf(found: Density): Bin[] {
@@ -87,14 +74,11 @@ export function binsOf(found: Density): Bin[] {
   });
 }
 
-const at = (world: string, ...rest: string[]) => ["/v1/worlds", ...[world, ...rest].map(encodeURIComponent)].join("/");
+/** What stands for `{world}` and the like in a route's path. */
+type Names = Record<string, string>;
 
-interface Problem {
-  code: string;
-  detail: string;
-  path: string;
-  problems: { path: string; message: string }[];
-}
+const filled = (path: string, names: Names) =>
+  path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(names[name] as string));
 
 async function refusal(answer: Response): Promise<Refused> {
   const told = await answer.json().catch(() => ({})) as Partial<Problem>;
@@ -104,10 +88,12 @@ async function refusal(answer: Response): Promise<Refused> {
   return new Refused(answer.status, told.code ?? "", detail, problems);
 }
 
-async function ask(path: string, query: Record<string, string | number | null> = {}, signal?: AbortSignal) {
+type Query = Record<string, string | number | string[] | null>;
+
+async function ask(path: string, query: Query = {}, signal?: AbortSignal): Promise<Response> {
   const given = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    if (value !== null && value !== "") given.append(name, String(value));
+    for (const each of [value].flat()) if (each !== null && each !== "") given.append(name, String(each));
   }
   const text = given.toString();
   const answer = await fetch(text === "" ? path : `${path}?${text}`, { signal: signal ?? null });
@@ -123,8 +109,17 @@ export async function send(path: string, body: unknown, accept = "application/js
   return answer;
 }
 
-async function json<T>(...asked: Parameters<typeof ask>): Promise<T> {
-  return await (await ask(...asked)).json() as T;
+async function get<P extends keyof Gets>(
+  path: P,
+  names: Names,
+  query: Query = {},
+  signal?: AbortSignal,
+): Promise<Gets[P]> {
+  return await (await ask(filled(path, names), query, signal)).json();
+}
+
+async function post<P extends keyof Posts>(path: P, names: Names, body: unknown): Promise<Posts[P]> {
+  return await (await send(filled(path, names), body)).json();
 }
 
 /** Spans of the activity of a world in a list. */
@@ -136,33 +131,24 @@ const AGAIN_MS = 2000;
 export class HttpSource implements Source {
   async worlds({ q, ruleset, experiment, live, after }: WorldsQuery, signal: AbortSignal): Promise<WorldsPage> {
     const filters = { q: q.slice(0, 200), ruleset, experiment, live: live ? "true" : null };
-    const found = await json<{ worlds: WorldsPage["worlds"]; next_after: string | null; facets: WorldsPage["facets"] }>(
-      "/v1/worlds",
-      { ...filters, after, order: "active", facets: "true", limit: 100, activity: SPANS },
-      signal,
-    );
-    return { worlds: found.worlds, next: found.next_after, facets: found.facets };
+    const query = { ...filters, after, order: "active", facets: "true", limit: 100, activity: SPANS };
+    const found = await get("/v1/worlds", {}, query, signal);
+    return { worlds: found.worlds, next: found.next_after, facets: found.facets ?? null };
   }
 
   async questions(): Promise<Question[]> {
-    return (await json<{ queries: Question[] }>("/v1/queries")).queries;
+    return (await get("/v1/queries", {})).queries;
   }
 
-  async ask(question: Question | string, given: Record<string, string>, most: number): Promise<Answer> {
-    return await (await this.query(question, given, { max_rows: most }, "application/json")).json();
+  ask(question: Question | string, given: Record<string, string>, most: number): Promise<Answer> {
+    return post("/v1/sql", {}, { ...this.query(question, given), max_rows: most });
   }
 
   async askArrow(question: Question | string, given: Record<string, string>): Promise<Blob> {
-    return await (await this.query(question, given, {}, "application/vnd.apache.arrow.stream")).blob();
+    return await (await send("/v1/sql", this.query(question, given), "application/vnd.apache.arrow.stream")).blob();
   }
 
-  private async query(
-    question: Question | string,
-    given: Record<string, string>,
-    more: Obj,
-    accept: string,
-  ): Promise<Response> {
-    const asked = typeof question === "string" ? { query: question } : { name: question.name };
+  private query(question: Question | string, given: Record<string, string>): Obj {
     const types = typeof question === "string" ? [] : question.parameters;
     const params = Object.fromEntries(
       Object.entries(given).map(([name, value]) => {
@@ -170,36 +156,35 @@ export class HttpSource implements Source {
         return [name, /int|double|numeric/.test(type) ? Number(value) : value];
       }),
     );
-    return await send("/v1/sql", { ...asked, params, ...more }, accept);
+    return typeof question === "string" ? { query: question, params } : { name: question.name, params };
   }
 
   world(name: string): Promise<World> {
-    return json(at(name));
+    return get("/v1/worlds/{world}", { world: name });
   }
 
   async agents(world: string): Promise<{ agent_id: string; registered_seq: number }[]> {
-    return (await json<{ agents: { agent_id: string; registered_seq: number }[] }>(at(world, "agents"), {
-      limit: 1000,
-    }))
-      .agents;
+    return (await get("/v1/worlds/{world}/agents", { world }, { limit: 1000 })).agents;
   }
 
   online(world: string): Promise<Online> {
-    return json(at(world, "online"));
+    return get("/v1/worlds/{world}/online", { world });
   }
 
   kinds(world: string): Promise<Vocabulary> {
-    return json(at(world, "kinds"));
+    return get("/v1/worlds/{world}/kinds", { world });
   }
 
   async post(world: string, what: "effects" | "intents", body: Obj): Promise<Posted> {
-    return await (await send(at(world, what), body)).json();
+    const answer = what === "effects"
+      ? await post("/v1/worlds/{world}/effects", { world }, body)
+      : await post("/v1/worlds/{world}/intents", { world }, body);
+    if ("receipts" in answer || "results" in answer) throw new Error("one was posted, and several were answered");
+    return answer;
   }
 
   async projections(): Promise<ProjectionLag[]> {
-    const found = await json<{ projections: { name: string; live: Omit<ProjectionLag, "name"> | null }[] }>(
-      "/v1/projections",
-    );
+    const found = await get("/v1/projections", {});
     return found.projections.flatMap(({ name, live }) => live === null ? [] : [{ ...live, name }]);
   }
 
@@ -211,22 +196,18 @@ export class HttpSource implements Source {
       kind: filter.kind ?? "",
       source_id: filter.source ?? "",
     };
-    const found = await json<{ effects: Effect[]; through_seq: number; next_after_seq: number | null }>(
-      at(world, "effects"),
-      query,
-    );
+    const found = await get("/v1/worlds/{world}/effects", { world }, query);
     return { effects: found.effects, through: found.through_seq, next: found.next_after_seq };
   }
 
   async effect(world: string, seq: number): Promise<{ text: string; checksum: string }> {
-    const answer = await ask(at(world, "effects", String(seq)));
+    const answer = await ask(filled("/v1/worlds/{world}/effects/{seq}", { world, seq: String(seq) }));
     return { text: await answer.text(), checksum: answer.headers.get("Worldledger-Checksum") ?? "" };
   }
 
   async consequences(world: string, seq: number): Promise<number[]> {
     const query = { direction: "forward", depth: 1, width: 50 };
-    const path = at(world, "effects", String(seq), "why");
-    const found = await json<{ effects: { global_seq: number; world_id: string }[] }>(path, query);
+    const found = await get("/v1/worlds/{world}/effects/{seq}/why", { world, seq: String(seq) }, query);
     return found.effects.filter((each) => each.global_seq !== seq && each.world_id === world).map((each) =>
       each.global_seq
     );
@@ -235,9 +216,11 @@ export class HttpSource implements Source {
   async seen(world: string, agent: string, from: number, to: number): Promise<number[]> {
     const found: number[] = [];
     for (let after: number | null = from - 1; after !== null && after < to;) {
-      const page: { events: { global_seq: number }[]; next_after_seq: number | null } = await json(
-        at(world, "agents", agent, "events"),
-        { after_seq: after, until_seq: to, limit: 1000 },
+      const query = { after_seq: after, until_seq: to, limit: 1000 };
+      const page: ObservedEvents = await get(
+        "/v1/worlds/{world}/agents/{agent_id}/events",
+        { world, agent_id: agent },
+        query,
       );
       found.push(...page.events.map(({ global_seq }) => global_seq));
       after = page.next_after_seq;
@@ -247,21 +230,22 @@ export class HttpSource implements Source {
 
   async block(world: string, agent: string | null, from: number, to: number, signal: AbortSignal): Promise<BlockData> {
     const query = { from_seq: from, to_seq: to };
-    if (agent === null) return blockOfStates(await json<StateFrames>(at(world, "frames"), query, signal));
-    return blockOfViews(await json<ViewFrames>(at(world, "agents", agent, "frames"), query, signal));
+    if (agent === null) return blockOfStates(await get("/v1/worlds/{world}/frames", { world }, query, signal));
+    const names = { world, agent_id: agent };
+    return blockOfViews(await get("/v1/worlds/{world}/agents/{agent_id}/frames", names, query, signal));
   }
 
   async coarse(world: string): Promise<BlockData> {
-    return blockOfStates(await json<StateFrames>(at(world, "frames"), { frames: 500 }));
+    return blockOfStates(await get("/v1/worlds/{world}/frames", { world }, { frames: 500 }));
   }
 
   async density(world: string, bins: number): Promise<Bin[]> {
-    return binsOf(await json<Density>(at(world, "density"), { bins }));
+    return binsOf(await get("/v1/worlds/{world}/density", { world }, { bins }));
   }
 
   async search(world: string, q: string, filter: Filter, told: Search, signal: AbortSignal): Promise<boolean> {
     const query = { q, kind: filter.kind ?? "", source_id: filter.source ?? "", limit: 200 };
-    const answer = await ask(at(world, "search"), query, signal);
+    const answer = await ask(filled("/v1/worlds/{world}/search", { world }), query, signal);
     let rest = "";
     const reader = (answer.body as ReadableStream<Uint8Array<ArrayBuffer>>).pipeThrough(new TextDecoderStream())
       .getReader();
@@ -279,13 +263,11 @@ export class HttpSource implements Source {
   }
 
   compare(worlds: string[], group: string): Promise<Compared> {
-    const asked = new URLSearchParams(worlds.map((world) => ["world", world]));
-    if (group !== "") asked.append("group", group);
-    return json(`/v1/compare?${asked}`);
+    return get("/v1/compare", {}, { world: worlds, group });
   }
 
   log(world: string, until: number): string {
-    return new URL(`${at(world, "effects")}?until_seq=${until}`, location.href).href;
+    return new URL(`${filled("/v1/worlds/{world}/effects", { world })}?until_seq=${until}`, location.href).href;
   }
 
   follow(
@@ -297,7 +279,7 @@ export class HttpSource implements Source {
     let stream: EventSource;
     let waiting: number | undefined;
     const open = () => {
-      stream = new EventSource(`${at(world, "tail")}?after_seq=${after}`);
+      stream = new EventSource(`${filled("/v1/worlds/{world}/tail", { world })}?after_seq=${after}`);
       stream.addEventListener("open", () => state(true));
       stream.addEventListener("error", () => {
         state(false);

@@ -14,7 +14,7 @@ export interface Effect {
   sim_time: number;
   wall_time: number;
   payload: Obj;
-  caused_by?: number;
+  caused_by?: number | null;
   [other: string]: unknown;
 }
 

@@ -9,7 +9,7 @@ export function isNews({ kind }: Effect): boolean {
 }
 
 /** The agents of an answer, with the generations that began or ended in effects behind it. */
-export function present(answer: Online, effects: readonly Effect[]): OnlineAgent[] {
+export function present(answer: Pick<Online, "seq" | "agents">, effects: readonly Effect[]): OnlineAgent[] {
   const agents = new Map(answer.agents.map((agent) => [agent.agent_id, agent]));
   for (const { global_seq, kind, payload } of effects) {
     const { agent_id, req_id, context_seq } = payload;

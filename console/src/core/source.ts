@@ -1,27 +1,35 @@
 /** Where the page has its data from. Over HTTP it is the service; other sources can stand in its place. */
 
+import type {
+  AcceptedIntent,
+  ComparedEffect,
+  ComparedPair,
+  Comparison,
+  HeldIntent,
+  ListedWorld,
+  NamedQuery,
+  Online,
+  ProjectionBuild,
+  Receipt,
+  SqlAnswer,
+  Vocabulary,
+  WorldFacets,
+} from "./api.ts";
 import type { Bin } from "./density.ts";
 import type { BlockData } from "./frames.ts";
-import type { Json, Obj } from "./json.ts";
+import type { Obj } from "./json.ts";
 import type { Effect } from "./panel.ts";
 
-export interface World {
-  world_id: string;
-  world_uuid: string;
-  ruleset: string;
-  ruleset_version: number;
-  experiment: string | null;
-  config: Obj;
-  created_at: string;
-  head_seq: number;
-  head_checksum: string;
-  sim_time: number;
-  wall_time: number;
-  /** The parent and the effect that a fork goes on from. */
-  fork_of: { world_id: string; world_uuid: string; global_seq: number; depth: number } | null;
-  /** In a list: about how many effects there are in equal spans of its sim_time. */
-  activity?: number[];
-}
+export type { GroupSeries, MeasureSeries, Online, OnlineAgent, Vocabulary, WorldChoice as Facet } from "./api.ts";
+export type World = ListedWorld;
+/** A question that has a name. */
+export type Question = NamedQuery;
+export type Answer = SqlAnswer;
+/** How runs compare: docs/how-to-compare.md explains each member. */
+export type Compared = Comparison;
+export type Pair = ComparedPair;
+/** An effect where two runs part. */
+export type Parting = ComparedEffect;
 
 export interface Filter {
   kind?: string;
@@ -43,15 +51,10 @@ export interface WorldsQuery {
   after: string | null;
 }
 
-export interface Facet {
-  value: string | null;
-  worlds: number;
-}
-
 export interface WorldsPage {
   worlds: World[];
   next: string | null;
-  facets: { total: number; live: number; rulesets: Facet[]; experiments: Facet[] } | null;
+  facets: WorldFacets | null;
 }
 
 export interface Hit {
@@ -66,116 +69,11 @@ export interface Search {
   progress(scanned: number, of: number): void;
 }
 
-/** A question that has a name. */
-export interface Question {
-  name: string;
-  title: string;
-  description: string;
-  parameters: { name: string; type: string; is_required: boolean; default: Json; description: string }[];
-  sql: string;
-}
-
-export interface Answer {
-  columns: { name: string; type: string }[];
-  rows: Json[][];
-  is_cut: boolean;
-}
-
-export interface OnlineAgent {
-  agent_id: string;
-  readers: number;
-  queued: number;
-  view_seq: number | null;
-  generations: { req_id: string; context_seq: number; is_here: boolean }[];
-}
-
-/** Who is online in a world, as of an effect. */
-export interface Online {
-  /** The service's clock. */
-  time: number;
-  is_open: boolean;
-  seq: number;
-  agents_online: number;
-  agents: OnlineAgent[];
-  intents_waiting: number;
-  refused: Record<string, number>;
-  generations_cancelled: number;
-}
-
-export interface KindOfPayload {
-  kind: string;
-  /** A JSON Schema. */
-  payload: Obj;
-}
-
-/** The kinds that a world's ruleset knows. */
-export interface Vocabulary {
-  effects: KindOfPayload[];
-  intents: KindOfPayload[];
-}
-
 /** What became of an effect or an intent that was posted. */
-export interface Posted {
-  /** Missing while it is held until a tick. */
-  global_seq?: number;
-  replayed: boolean;
-  held?: boolean;
-  tick?: number;
-}
+export type Posted = Receipt | AcceptedIntent | HeldIntent;
 
-/** How far a projection is behind the logs of all worlds. */
-export interface ProjectionLag {
-  name: string;
-  effects_behind: number;
-  seconds_behind: number | null;
-  paused: boolean;
-  parked: number;
-}
-
-/** A measure of runs by number of turn, round or ply: a value for each run and number. */
-export interface MeasureSeries {
-  measure: string;
-  numbers: number[];
-  values: (number | null)[][];
-}
-
-/** The same of a group of runs. */
-export interface GroupSeries {
-  measure: string;
-  group: string;
-  numbers: number[];
-  n: number[];
-  mean: (number | null)[];
-  q1: (number | null)[];
-  q3: (number | null)[];
-}
-
-/** How runs compare: docs/how-to-compare.md explains each member. */
-export interface Compared {
-  worlds: { world_id: string; head_seq: number; labels: Obj }[];
-  by: string;
-  pairs: Pair[];
-  series: MeasureSeries[];
-  series_unit: string | null;
-  groups: { by: string; of: string[]; series: GroupSeries[] } | null;
-  [other: string]: unknown;
-}
-
-/** An effect where two runs part. */
-export interface Parting {
-  world_id: string;
-  global_seq: number;
-}
-
-export interface Pair {
-  a: string;
-  b: string;
-  equal: boolean;
-  equal_effects: number;
-  shared_effects: number;
-  divergence: { unit: string; number: number | null; a: Parting | null; b: Parting | null } | null;
-  [other: string]: unknown;
-}
+/** How far the live build of a projection is behind the logs of all worlds. */
+export type ProjectionLag = { name: string } & ProjectionBuild;
 
 export interface Source {
   worlds(query: WorldsQuery, signal: AbortSignal): Promise<WorldsPage>;

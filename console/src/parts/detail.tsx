@@ -53,7 +53,7 @@ export function Detail({ model, seq }: { model: WorldModel; seq: number }) {
                 {when(effect.wall_time)}
               </time>
             </dd>
-            {effect.caused_by !== undefined && (
+            {effect.caused_by != null && (
               <>
                 <dt>caused by</dt>
                 <dd>

@@ -231,12 +231,12 @@ function Refusal({ error }: { error: Error }) {
 }
 
 function Written({ model, posted }: { model: WorldModel; posted: Posted }) {
-  const { global_seq, replayed, held, tick } = posted;
-  if (held === true) return <p role="status">Held until tick {tick} decides.</p>;
+  if ("held" in posted) return <p role="status">Held until tick {posted.tick} decides.</p>;
+  const { global_seq, replayed } = posted;
   return (
     <p role="status">
       ✓ Written as{" "}
-      <button type="button" class="link" onClick={() => model.change({ effect: global_seq ?? null })}>
+      <button type="button" class="link" onClick={() => model.change({ effect: global_seq })}>
         effect {global_seq}
       </button>
       {replayed && "; it had been accepted before"}
