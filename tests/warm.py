@@ -248,7 +248,7 @@ def _put_together() -> None:
         for parameter in command.params:
             if isinstance(parameter, typer.core._TyperParameter):
                 parameter.get_runtime_param()
-    main.app_for = lambda _: program
+    main.app_for = lambda arguments: program
 
 
 def _forget_kinds() -> None:

@@ -326,6 +326,10 @@ if "chess" in installed():
 UP_TO_DATE = "the projections are up to date\n"
 
 
+def untouched(url: str) -> None:
+    """Leave a database empty, for tests of what is refused or needs no world."""
+
+
 def fed_worlds(url: str) -> None:
     """Make two little worlds and, with chess, a game, all of them read by the projections."""
     for name in ("a", "b"):

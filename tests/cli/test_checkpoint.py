@@ -14,7 +14,7 @@ from worldledger_service.api.published import published
 from tests.markets import ENDED, HEAD, TURNS, market
 
 from .conftest import Cli
-from .helpers import BAZAAR, call, play, record
+from .helpers import BAZAAR, call, play, record, untouched
 
 VALUES = ("turn", "agents", "global_state")
 
@@ -22,6 +22,12 @@ VALUES = ("turn", "agents", "global_state")
 def played(url: str) -> None:
     """Have a simulation in its second turn."""
     play(url, "market", TURNS, ruleset="simulation", config=market())
+
+
+def two_kinds(url: str) -> None:
+    """Have a world of another kind, too."""
+    played(url)
+    record(url, "bazaar", BAZAAR)
 
 
 @pytest.fixture
@@ -99,7 +105,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(on: Cli, tmp_path: Path) -> None
     assert (result.code, "cannot be written" in result.err) == (2, True)
 
 
-@pytest.mark.filled(by=played)
+@pytest.mark.filled(by=two_kinds, read=True)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -110,9 +116,8 @@ def test_a_file_is_replaced_whole_or_not_at_all(on: Cli, tmp_path: Path) -> None
         (("nowhere",), "no world named 'nowhere'"),
     ],
 )
-def test_checkpoints_that_there_are_not(on: Cli, database_url: str, arguments: tuple[str, ...], why: str) -> None:
+def test_checkpoints_that_there_are_not(on: Cli, arguments: tuple[str, ...], why: str) -> None:
     """What has no checkpoint is exit code 2 and says why."""
-    record(database_url, "bazaar", BAZAAR)
     result = on("checkpoint", "export", *arguments)
     assert (result.code, result.out) == (2, "")
     assert why in said(result.err)
@@ -252,6 +257,7 @@ def test_a_checkpoint_of_another_simulation(on: Cli, exported: Path, tmp_path: P
     assert on("state", "first-turn").code == 2
 
 
+@pytest.mark.filled(by=untouched, read=True)
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -280,6 +286,7 @@ def test_what_is_no_checkpoint(on: Cli, tmp_path: Path, config: str, text: bytes
     assert on("state", "broken").code == 2
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_a_huge_file(on: Cli, tmp_path: Path, config: str) -> None:
     """A file that is far too large is refused at once, and is not read to its end."""
     file = tmp_path / "huge.json"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from .conftest import Cli
-from .helpers import BAZAAR, KNOWN, UP_TO_DATE, append, fed_worlds, lose, put_back, record, sql
+from .helpers import BAZAAR, KNOWN, UP_TO_DATE, append, fed_worlds, lose, put_back, record, sql, untouched
 
 # -- status and once -----------------------------------------------------------------------------------------
 
@@ -55,6 +55,7 @@ def test_once_reads_what_is_due(on: Cli, database_url: str) -> None:
     assert sql(database_url, "select effects from projections.world_summaries where world_id = 'a'") == [(10,)]
 
 
+@pytest.mark.filled(by=untouched, read=True)
 @pytest.mark.parametrize("order", ["status", "rebuild", "verify", "pause", "resume", "retry"])
 def test_unknown_names(on: Cli, database_url: str, order: str) -> None:
     """An unknown name lists those that there are, and nothing is done for the others."""
@@ -64,6 +65,7 @@ def test_unknown_names(on: Cli, database_url: str, order: str) -> None:
     assert sql(database_url, "select count(*) from projection_builds") == [(0,)]
 
 
+@pytest.mark.filled(by=untouched, read=True)
 @pytest.mark.parametrize("order", ["rebuild", "verify", "pause", "resume", "retry"])
 def test_no_names(on: Cli, order: str) -> None:
     """These commands are told which projections they are about."""

@@ -10,13 +10,12 @@ from .conftest import Cli
 from .helpers import BAZAAR, record, say
 
 
-@pytest.fixture
 def bazaar(database_url: str) -> None:
     """Make the little world, and a fork from before its last effects, in which figs are called for again."""
     record(database_url, "bazaar", BAZAAR)
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 def test_what_is_found(on: Cli) -> None:
     """Each effect is a line with its place, kind, source and the text with what stands around it, the newest first."""
     result = on("search", "bazaar", "ALICE")
@@ -39,7 +38,7 @@ def test_what_is_found(on: Cli) -> None:
     assert on("search", "bazaar", "alice", "--until", "5").out.startswith("bazaar:2 ")
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar, read=True)
 def test_nothing_and_too_much(on: Cli) -> None:
     """It is said on stderr that nothing was found, or that there may be more; an empty text is refused."""
     nothing = on("search", "bazaar", "dates")
@@ -52,7 +51,7 @@ def test_nothing_and_too_much(on: Cli) -> None:
     assert on("search", "nowhere", "alice").code == 2
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar)
 def test_a_fork(on: Cli, database_url: str) -> None:
     """Of a fork, what it has from its parent is searched, too, up to the fork point; each place names its world."""
     assert on("fork", "bazaar", "--at", "5", "--as", "again").code == 0

@@ -16,7 +16,12 @@ import pytest
 from worldledger_service.database.analytics.cookbook import queries
 
 from .conftest import Cli
-from .helpers import UP_TO_DATE, Result, Running, append, call, fed_worlds, seed, sql
+from .helpers import UP_TO_DATE, Result, Running, append, call, fed_worlds, seed, sql, untouched
+
+
+def small(url: str) -> None:
+    """Have a world of four effects."""
+    seed(url, "w", 3)
 
 
 def _refused(result: Result) -> str:
@@ -25,9 +30,9 @@ def _refused(result: Result) -> str:
     return result.err
 
 
-def test_a_table(on: Cli, database_url: str) -> None:
+@pytest.mark.filled(by=small, read=True)
+def test_a_table(on: Cli) -> None:
     """Columns are aligned, numbers to the right; what is long is cut, null is empty, nothing steers the terminal."""
-    seed(database_url, "w", 3)
     result = on("sql", "select kind, count(*) as effects, null as nothing from effects group by kind order by 2, 1")
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines() == [
@@ -42,6 +47,7 @@ def test_a_table(on: Cli, database_url: str) -> None:
     assert on("sql", "select 1 as a where false") == (0, " a\n---\n", "worldledger: there are no rows\n")
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_doubles_in_a_table(on: Cli) -> None:
     """Six digits behind the point are shown, fewer where they say all; a tiny one, and other formats, keep theirs."""
     query = "select x from unnest(array[1 / 3::float8, 0.5, 2, 1e-7 / 3, -1e300, 'NaN', 123456.7999999]) as x"
@@ -52,6 +58,7 @@ def test_doubles_in_a_table(on: Cli) -> None:
     )
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_a_table_is_cut(on: Cli) -> None:
     """A table ends after a thousand rows, or as many as were asked for, and says so; a file has all."""
     query = "select generate_series(1, 1001) as n"
@@ -64,6 +71,7 @@ def test_a_table_is_cut(on: Cli) -> None:
     assert (cut.out, "there are more rows" in cut.err) == ("n\n1\n", True)
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_csv_and_json(on: Cli) -> None:
     """CSV has PostgreSQL's texts, JSON its own types; a name that comes twice has a number behind it in JSON."""
     query = "select 1 as a, 'x, \"y\"\nz ä' as a, null as b, true as c, '{\"k\": 1.0}'::json as d, 'NaN'::float8 as e"
@@ -75,6 +83,7 @@ def test_csv_and_json(on: Cli) -> None:
     assert on("sql", "select 1 as a where false", "--format", "csv").out == "a\n"
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_csv_is_no_program(on: Cli) -> None:
     """A text that a spreadsheet would take for a formula is kept from it, unless asked for; numbers stay numbers."""
     query = """select * from (values
@@ -93,6 +102,7 @@ def test_csv_is_no_program(on: Cli) -> None:
     ]
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_csv_tells_nothing_from_null(on: Cli) -> None:
     """As COPY does: null is nothing, a text of nothing stands in quotes; so does whatever has a meaning in CSV."""
     query = "select * from (values (null, ''), ('', null), ('\\.', 'a\"b'), (e'a\rb', ' ')) as v (a, b)"
@@ -100,9 +110,9 @@ def test_csv_tells_nothing_from_null(on: Cli) -> None:
     assert on("sql", "select * from (values (null), ('')) as v (a)", "--format", "csv").out == 'a\n\n""\n'
 
 
-def test_files(on: Cli, database_url: str, tmp_path: Path) -> None:
+@pytest.mark.filled(by=small, read=True)
+def test_files(on: Cli, tmp_path: Path) -> None:
     """A file's name says its format; it appears whole, or not at all, and in place of another only if forced."""
-    seed(database_url, "w", 3)
     query = "select global_seq, kind, recorded_at, payload from effects order by 1"
     for name in ("a.csv", "a.json", "a.parquet"):
         (tmp_path / name).write_text("old")
@@ -123,6 +133,7 @@ def test_files(on: Cli, database_url: str, tmp_path: Path) -> None:
     assert "there are table, csv, json, parquet" in _refused(on("sql", "select 1", "--format", "xml"))
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_the_views_are_listed(on: Cli) -> None:
     """`--tables` lists the views with what they have, and with a name its columns."""
     rows = [line.split("|") for line in on("sql", "--tables").out.splitlines()]
@@ -143,6 +154,7 @@ def test_the_views_are_listed(on: Cli) -> None:
     assert "`worldledger sql --tables` has all" in _refused(on("sql", "--tables", "zzz"))
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_parquet_has_types(on: Cli, tmp_path: Path) -> None:
     """Types that Arrow has are Arrow's; moments that Python does not know are kept, infinite ones are null."""
     query = """
@@ -161,6 +173,7 @@ def test_parquet_has_types(on: Cli, tmp_path: Path) -> None:
     assert "cast it to text" in _refused(on("sql", "select array[array[1]]", "-o", str(tmp_path / "b.parquet")))
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_any_number_of_rows_is_streamed(database_url: str) -> None:
     """Rows are there while the query goes on, and whoever has seen enough ends it."""
     query = "select g, pg_sleep(case when g > 5000 then 600 else 0 end)::text from generate_series(1, 5001) g"
@@ -169,9 +182,9 @@ def test_any_number_of_rows_is_streamed(database_url: str) -> None:
         assert running.end(signal.SIGINT).code == 130
 
 
-def test_parameters(on: Cli, database_url: str) -> None:
+@pytest.mark.filled(by=small, read=True)
+def test_parameters(on: Cli) -> None:
     """They are named in the query and given one by one."""
-    seed(database_url, "w", 3)
     query = "select global_seq from effects where world_id = :world and global_seq > :after order by 1 limit 1"
     result = on("sql", query, "--param", "world=w", "--param", "after=2", "--format", "csv")
     assert result.out == "global_seq\n3\n"
@@ -182,6 +195,7 @@ def test_parameters(on: Cli, database_url: str) -> None:
     assert "a parameter is NAME=VALUE" in _refused(on("sql", query, "--param", "world"))
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_a_query_from_stdin(database_url: str) -> None:
     """A dash is a query that is piped in."""
     result = call("sql", "-", "--format", "csv", "--database-url", database_url, stdin=b"select 1 as n -- one\n;\n")
@@ -278,6 +292,7 @@ def test_a_database_without_tables(cli: Cli, empty_database_url: str) -> None:
     assert "worldledger db upgrade" in _refused(cli("sql", "select 1", "--database-url", empty_database_url))
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_parquet_is_nothing_for_a_terminal(on: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody named a file, and somebody looks, nothing is asked."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

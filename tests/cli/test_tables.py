@@ -12,6 +12,12 @@ from .helpers import seed
 _LONG = "a-world-with-a-name-that-takes-more-than-half-of-a-screen-by-itself"
 
 
+def long_named(url: str) -> None:
+    """Have a world of a long name."""
+    seed(url, _LONG, 2)
+
+
+@pytest.mark.filled(by=long_named, read=True)
 @pytest.mark.parametrize(
     "command",
     [
@@ -21,9 +27,8 @@ _LONG = "a-world-with-a-name-that-takes-more-than-half-of-a-screen-by-itself"
         ("sql", "select world_id, kind, effect from effects"),
     ],
 )
-def test_a_row_is_a_line(on: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+def test_a_row_is_a_line(on: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
     """On a terminal of 80 columns no line is longer, and long texts are cut; elsewhere and with --json none is."""
-    seed(database_url, _LONG, 2)
     whole = on(*command)
     for place in ("output", "sql"):
         monkeypatch.setattr(f"worldledger_service.cli.{place}.screen_width", lambda: 80)

@@ -19,7 +19,7 @@ from worldledger_service.store.spans import Hear, Span
 from tests.warm import SCRIPT
 
 from .conftest import Cli
-from .helpers import append, environment, seed, sql
+from .helpers import append, environment, seed, sql, untouched
 
 _CHANGE = """
     update effects set effect = replace(effect::text, '"n":3', '"n":4')::json where world_id = 'w' and global_seq = 5
@@ -229,6 +229,7 @@ def test_a_world_of_which_nothing_is_left(on: Cli, database_url: str) -> None:
     assert on("verify", "no/world", "--head", head).code == 2
 
 
+@pytest.mark.filled(by=untouched, read=True)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -29,6 +29,12 @@ def games(url: str) -> None:
     done("import", "pgn", str(EXAMPLES), "--experiment", "house", "--database-url", url)
 
 
+def no_games(url: str) -> None:
+    """Have a world of another kind, and a game that has not begun."""
+    record(url, "bazaar", BAZAAR)
+    play(url, "empty", [], ruleset="chess")
+
+
 def headers(text: str) -> list[dict[str, str]]:
     """Return the tags of each game as python-chess reads them."""
     logging.getLogger("chess.pgn").setLevel(logging.CRITICAL)
@@ -117,6 +123,7 @@ def test_a_world_named_pgn(on: Cli, database_url: str, tmp_path: Path) -> None:
     assert "export -o FILE pgn" in " ".join(refused.err.replace("│", " ").split())
 
 
+@pytest.mark.filled(by=no_games, read=True)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -128,12 +135,8 @@ def test_a_world_named_pgn(on: Cli, database_url: str, tmp_path: Path) -> None:
         (("empty",), "empty: no game was started"),
     ],
 )
-def test_games_that_there_are_not(
-    on: Cli, database_url: str, tmp_path: Path, arguments: tuple[str, ...], why: str
-) -> None:
+def test_games_that_there_are_not(on: Cli, tmp_path: Path, arguments: tuple[str, ...], why: str) -> None:
     """They are exit code 2, and there is no file."""
-    record(database_url, "bazaar", BAZAAR)
-    play(database_url, "empty", [], ruleset="chess")
     file = tmp_path / "a.pgn"
     result = on("export", "pgn", *arguments, "-o", str(file))
     assert (result.code, result.out) == (2, "")

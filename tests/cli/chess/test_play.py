@@ -24,7 +24,7 @@ from tests.arena.helpers import ended, opened
 from tests.arena.helpers import wait_for as wait_until
 from tests.arena.players.conftest import Engines, engines, fake_command
 from tests.cli.conftest import Cli
-from tests.cli.helpers import Running, sql, wait_for
+from tests.cli.helpers import Running, sql, untouched, wait_for
 from worldledger.genesis import NewWorld
 
 __all__ = ["engines"]
@@ -184,6 +184,7 @@ def test_an_engine_that_hangs(on: Cli) -> None:
     assert f"a player gave no move: game 1, {game['world_id']}" in result.err
 
 
+@pytest.mark.filled(by=untouched, read=True)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
