@@ -63,6 +63,7 @@ def service(database_url: str, tmp_path: Path) -> Iterator[Service]:
     started.kill()
 
 
+@pytest.mark.thorough  # games that are killed: tests/arena/test_kills.py
 @pytest.mark.slow
 async def test_episodes_go_on_after_a_kill(service: Service) -> None:
     """Whatever step was answered is in the episode; the others are asked again, and are made once."""

@@ -33,7 +33,7 @@ def others() -> set[asyncio.Task[Any]]:
     return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3, 10, 30])
+@pytest.mark.parametrize("steps", [0, 3, 30, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 10))])
 async def test_intents_in_flight(opening: Opening, steps: int) -> None:
     """Each is accepted, and stands in the log, or is refused, and does not; those that wait in line too."""
     async with opening.until(config=OrchestratorConfig(max_in_flight=3, staleness_threshold=1000)) as world:
@@ -98,7 +98,7 @@ async def test_nothing_is_done_afterwards(opening: Opening) -> None:
 
 
 @pytest.mark.parametrize("what", ["agent", "subscribe", "view", "events", "token"])
-@pytest.mark.parametrize("steps", [0, pytest.param(2, marks=pytest.mark.thorough), 5])
+@pytest.mark.parametrize("steps", [5, *(pytest.param(n, marks=pytest.mark.thorough) for n in (0, 2))])
 async def test_while_agents_are_being_attached(opening: Opening, what: str, steps: int) -> None:
     """Who waits for an agent gets it or is told; a reader that came through is closed with the world."""
     before = others()
@@ -151,7 +151,7 @@ async def test_an_event_that_was_written_is_not_denied(opening: Opening, monkeyp
     }
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3, 6, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 4, 5, 7))])
+@pytest.mark.parametrize("steps", [1, 6, *(pytest.param(n, marks=pytest.mark.thorough) for n in (0, 2, 3, 4, 5, 7))])
 async def test_closing_is_broken_off(opening: Opening, steps: int) -> None:
     """Whoever closes the world may be cancelled himself; nothing goes on running then either."""
     before = others()
@@ -178,7 +178,9 @@ async def test_closing_is_broken_off(opening: Opening, steps: int) -> None:
     assert list(await again.agents()) == ["a"]
 
 
-@pytest.mark.parametrize("steps", range(0, 40, 5))
+@pytest.mark.parametrize(
+    "steps", [5, 15, 30, *(pytest.param(n, marks=pytest.mark.thorough) for n in (0, 10, 20, 25, 35))]
+)
 async def test_opening_is_broken_off(opening: Opening, steps: int) -> None:
     """However far it has come, nothing is left of it, and the next one opens the world."""
     before = others()

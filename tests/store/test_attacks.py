@@ -248,7 +248,7 @@ async def test_a_genesis_that_makes_no_world_is_found(
                 await export_world(store.reader, await store.world(forged), lambda _: None)
 
 
-@pytest.mark.parametrize("seq", [1, 2, 5, 9])
+@pytest.mark.parametrize("seq", [1, 5, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 9))])
 async def test_a_recomputed_chain_is_found_with_a_noted_head(
     store: Store, world: WorldRecord, intruder: Connection, seq: int
 ) -> None:

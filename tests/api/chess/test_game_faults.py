@@ -240,6 +240,7 @@ async def test_positions_that_are_none(remote: httpx2.AsyncClient) -> None:
 # -- games that are long -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough  # as tests/arena/test_long_games.py has it
 async def test_hundreds_of_moves(served: Served, remote: httpx2.AsyncClient, thorough: bool) -> None:
     """A game of hundreds of moves a side is played on and told like any other, at once after most came past it."""
     count = 2000 if thorough else 240
@@ -320,6 +321,7 @@ async def _watch(url: str, game_id: str) -> list[dict[str, Any]]:
     return seen
 
 
+@pytest.mark.thorough  # as tests/arena/test_kills.py has it
 @pytest.mark.slow
 async def test_games_of_a_service_that_is_killed(database_url: str, tmp_path: Path, thorough: bool) -> None:
     """Killed in the middle and started again, it has every attempt that it answered, once, and everybody goes on."""

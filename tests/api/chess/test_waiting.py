@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 
 import httpx2
+import pytest
 from fastapi import FastAPI
 from worldledger_service.api.context import Services
 from worldledger_service.projecting.process import ProjectorProcess
@@ -90,6 +91,7 @@ async def test_a_view_that_is_gone_is_no_bug(client: httpx2.AsyncClient, service
         assert (await client.get(path)).status_code == 200
 
 
+@pytest.mark.thorough  # as test_engine_swaps has it
 async def test_reads_go_on_while_a_build_is_replaced(
     client: httpx2.AsyncClient, services: Services, played: None, thorough: bool
 ) -> None:
