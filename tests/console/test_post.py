@@ -39,10 +39,12 @@ async def test_effects_and_intents_are_posted_by_forms(page: Page, site: Site) -
     await post.dblclick()
     await expect(box.get_by_role("status")).to_contain_text(re.compile("Written as effect 7"))
     await kind.select_option("AgentPaused")
-    await box.get_by_role("textbox", name="agent_id").fill("Nobody")
+    await box.get_by_role("textbox", name="agent_id").fill("Nobody" * 30)
     await post.click()
     await expect(box.get_by_role("textbox", name="agent_id")).to_have_attribute("aria-invalid", "true")
     assert await violations(page) == []
+    await page.set_viewport_size({"width": 320, "height": 700})
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     await box.get_by_role("radio", name="an intent of an agent").check()
     await kind.select_option("AgentStateChanged")
     await box.get_by_role("combobox", name="agent to post as").select_option("Bea")

@@ -211,15 +211,17 @@ function Input({ field, wrong }: { field: Field; wrong: string | undefined }) {
 
 function Refusal({ error }: { error: Error }) {
   const refused = error instanceof Refused ? error : null;
+  const several = refused !== null && refused.problems.length > 1 ? refused.problems : [];
   return (
     <div role="alert">
       <p>
         {refused === null ? "Not posted: " : "Refused: "}
-        <bdi>{error.message}</bdi> {refused !== null && refused.code !== "" && <code>{refused.code}</code>}
+        {several.length === 0 && <bdi>{error.message}</bdi>}{" "}
+        {refused !== null && refused.code !== "" && <code>{refused.code}</code>}
       </p>
-      {refused !== null && refused.problems.length > 1 && (
+      {several.length > 0 && (
         <ul>
-          {refused.problems.map(({ path, message }) => (
+          {several.map(({ path, message }) => (
             <li key={`${path} ${message}`}>
               <code>{path}</code> <bdi>{message}</bdi>
             </li>
