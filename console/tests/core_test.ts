@@ -1,6 +1,6 @@
 import { format, parse, worldAddress } from "../src/core/address.ts";
 import { compare, markOf, type Shown } from "../src/core/belief.ts";
-import { type Bin, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
+import { type Bin, binned, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
 import { faults, fieldsOf, valueOf } from "../src/core/form.ts";
 import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
 import { patchesOf } from "../src/core/http.ts";
@@ -337,6 +337,40 @@ Deno.test("a log that was changed, cut, or is not the one that was noted is brok
   same(await check(texts.slice(0, 8)), 9);
   same(await check(texts.with(1, "not JSON")), 2);
   same(await check(texts, [{ seq: 12, checksum: "00000000" }]), 10);
+});
+
+Deno.test("a part of a log verifies from the position before it, and its positions are those of the log", async () => {
+  const { texts, checksums } = await written(9);
+  const at = (seq: number) => ({ seq, checksum: checksums[seq - 1] as string });
+  const part = (from: number, to: number) => lines(chunked(texts.slice(from - 1, to).join("\n") + "\n", 7));
+  const quiet = () => undefined;
+  const sound = await verify(part(4, 7), at(7), [at(5), at(3)], bestHash(), quiet, at(3));
+  same(sound, { effects: 4, head: at(7), breach: null });
+  const moved = await verify(part(4, 7), at(7), [], bestHash(), quiet, { seq: 3, checksum: "0".repeat(64) });
+  same(moved.breach?.seq, 7);
+  const another = await verify(part(4, 7), at(7), [{ seq: 3, checksum: "0".repeat(64) }], bestHash(), quiet, at(3));
+  same(another.breach?.seq, 3);
+});
+
+Deno.test("pages and bins of a part begin with its first effect", async () => {
+  const effect = (global_seq: number) => ({ global_seq, kind: "K", payload: {} }) as unknown as Effect;
+  const pages = new EffectPages(
+    (after, until) => {
+      const effects = Array.from({ length: until - after }, (_, n) => effect(after + n + 1));
+      return Promise.resolve({ effects, through: until });
+    },
+    300,
+    200,
+  );
+  pages.want(200, 300);
+  await settled();
+  same([199, 200, 257, 300].map((seq) => pages.at(seq)?.global_seq ?? 0), [0, 200, 257, 300]);
+  same(binned(["a", "b", "b"], 200, 2), [{ from: 200, to: 200, counts: { a: 1 } }, {
+    from: 201,
+    to: 202,
+    counts: { b: 2 },
+  }]);
+  same(zoomed([200, 300], 210, 2, 300, 200), [200, 300]);
 });
 
 Deno.test("a stream that ends within a line is no log", async () => {

@@ -522,6 +522,37 @@ async def test_a_world_is_taken_along_as_one_file(page: Page, browser: Browser, 
     assert {url for url in asked if not url.startswith(("file:", "blob:"))} == set()
 
 
+async def test_a_part_of_a_world_is_taken_along(site: Site, browser: Browser, tmp_path: Path) -> None:
+    """From one moment to another: the file has these effects, moves within them, and says what its check proves."""
+    env = environment(WORLDLEDGER_DATABASE_URL=site.database_url, WORLDLEDGER_HOME=str(tmp_path))
+    file = tmp_path / "part.html"
+    where = ["export", "html", "long", "-o", str(file), "--from", "seq:1500"]
+    early = warm.run([*where, "--to", "seq:10"], env, cwd=tmp_path)
+    assert early.returncode == 2
+    assert "before that of --from" in " ".join(early.stderr.replace("│", " ").split())
+    done = warm.run([*where, "--to", "seq:1600"], env, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    context = await browser.new_context(offline=True)
+    context.set_default_timeout(SECONDS * 1000)
+    alone = await context.new_page()
+    await alone.goto(f"{file.as_uri()}#/w/long?at=1&panes=effects,state,integrity")
+    await expect(alone.locator("main > header")).to_contain_text("effects 1,500 to 1,600 of its log")
+    await expect(moment(alone)).to_have_attribute("aria-valuenow", "1500")
+    await expect(alone.get_by_role("img", name=re.compile("^Map of 7"))).to_be_visible()
+    rows = alone.get_by_role("grid", name="Every effect").get_by_role("row")
+    await expect(rows.first).to_contain_text("1500")
+    await alone.keyboard.press("End")
+    await expect(moment(alone)).to_have_attribute("aria-valuenow", "1600")
+    await alone.get_by_role("button", name="Verify in this browser").click()
+    head = httpx2.get(f"{site.url}/v1/worlds/long/effects/1600").headers["worldledger-checksum"]
+    verdict = alone.get_by_role("status").filter(has_text="101 effects, one chain")
+    await expect(verdict).to_contain_text(f"1600:{head}")
+    await expect(verdict).to_contain_text("This is a part of the log")
+    await rows.filter(has_text="1600").click()
+    await expect(alone.get_by_role("complementary")).to_contain_text(head)
+    await context.close()
+
+
 async def test_the_command_writes_the_same_file(site: Site, tmp_path: Path) -> None:
     """`worldledger export html` makes a file with the page and the world; an unknown world makes none."""
     env = environment(WORLDLEDGER_DATABASE_URL=site.database_url, WORLDLEDGER_HOME=str(tmp_path))

@@ -19,18 +19,29 @@ export function partOf([from, to]: Stretch, seq: number): number {
   return to === from ? 0 : (seq - from) / (to - from);
 }
 
-/** Zoom by a factor around a seq, within 1 and the head; never below twenty effects. */
-export function zoomed([from, to]: Stretch, around: number, factor: number, head: number): Stretch {
-  const length = Math.min(Math.max((to - from) * factor, Math.min(20, head - 1)), head - 1);
+/** Zoom by a factor around a seq, within the first effect and the head; never below twenty effects. */
+export function zoomed([from, to]: Stretch, around: number, factor: number, head: number, first = 1): Stretch {
+  const length = Math.min(Math.max((to - from) * factor, Math.min(20, head - first)), head - first);
   const begin = around - (to === from ? 0 : ((around - from) / (to - from)) * length);
-  return shifted([begin, begin + length], 0, head);
+  return shifted([begin, begin + length], 0, head, first);
 }
 
-/** Move a stretch by so many seqs, within 1 and the head. */
-export function shifted([from, to]: Stretch, by: number, head: number): Stretch {
+/** Move a stretch by so many seqs, within the first effect and the head. */
+export function shifted([from, to]: Stretch, by: number, head: number, first = 1): Stretch {
   const length = Math.round(to - from);
-  const begin = Math.round(Math.min(Math.max(1, from + by), Math.max(1, head - length)));
+  const begin = Math.round(Math.min(Math.max(first, from + by), Math.max(first, head - length)));
   return [begin, Math.min(head, begin + length)];
+}
+
+/** At most so many bins, as wide as each other, with the effects of these kinds, of which one has the first seq. */
+export function binned(kinds: readonly string[], first: number, most: number): Bin[] {
+  const bins = Math.min(most, kinds.length);
+  return Array.from({ length: bins }, (_, index) => {
+    const [begin, end] = [index, index + 1].map((each) => Math.floor((each * kinds.length) / bins)) as [number, number];
+    const counts: Record<string, number> = Object.create(null);
+    for (const kind of kinds.slice(begin, end)) counts[kind] = (counts[kind] ?? 0) + 1;
+    return { from: first + begin, to: first + end - 1, counts };
+  });
 }
 
 /** Bins with what has happened since in them: neighbours are joined where there would be more than `most`. */

@@ -1,9 +1,9 @@
 /** A world that lies in the page itself: the source of a file that `worldledger export html` has written. */
 
-import type { Bin } from "./density.ts";
+import { type Bin, binned } from "./density.ts";
 import { type BlockData, blockOf, statesOf } from "./frames.ts";
-import type { Density, StateFrames, ViewFrames } from "./api.ts";
-import { binsOf, blockOfStates, blockOfViews } from "./http.ts";
+import type { StateFrames, ViewFrames } from "./api.ts";
+import { blockOfStates, blockOfViews } from "./http.ts";
 import type { Json } from "./json.ts";
 import type { Effect } from "./panel.ts";
 import type {
@@ -26,7 +26,6 @@ import { bestHash, hex } from "./verify.ts";
 type Line =
   & { world: World }
   & { agents: { agents: { agent_id: string; registered_seq: number }[] } }
-  & { density: Density }
   & { asset: { path: string; text: string } }
   & { frames: StateFrames }
   & { views: ViewFrames & { agent_id: string } }
@@ -62,7 +61,6 @@ export class EmbeddedSource implements Source {
   private readonly blocks = new Map<string, BlockData>();
   private readonly texts: string[] = [];
   private found: World | undefined;
-  private bins: Bin[] = [];
   private inhabitants: { agent_id: string; registered_seq: number }[] = [];
   /** The seqs of the events that each agent saw. */
   private readonly events = new Map<string, number[]>();
@@ -73,7 +71,6 @@ export class EmbeddedSource implements Source {
     for await (const line of unpacked(packed)) {
       if (line.world) made.found = line.world;
       if (line.agents) made.inhabitants = line.agents.agents;
-      if (line.density) made.bins = binsOf(line.density);
       if (line.asset) made.assets.set(line.asset.path, line.asset.text);
       if (line.frames) made.keep(null, blockOfStates(line.frames));
       if (line.views) made.keep(line.views.agent_id, blockOfViews(line.views));
@@ -81,6 +78,11 @@ export class EmbeddedSource implements Source {
       if (line.log) made.texts.push(...line.log.split("\n").filter((text) => text !== ""));
     }
     return made;
+  }
+
+  /** The seq before the first effect that is here. */
+  private get before(): number {
+    return (this.only.part?.first_seq ?? 1) - 1;
   }
 
   /** The one world that is here. */
@@ -117,11 +119,11 @@ export class EmbeddedSource implements Source {
   }
 
   effects(_: string, after: number, until: number | null, limit: number, filter: Filter = {}): Promise<Page> {
-    const last = Math.min(until ?? this.texts.length, this.texts.length);
+    const last = Math.min(until ?? this.only.head_seq, this.only.head_seq);
     const effects: Effect[] = [];
-    let through = after;
+    let through = Math.max(after, this.before);
     while (through < last && effects.length < limit) {
-      const effect: Effect = JSON.parse(this.texts[through] as string);
+      const effect: Effect = JSON.parse(this.texts[through - this.before] as string);
       through += 1;
       if ((!filter.kind || effect.kind === filter.kind) && (!filter.source || effect.source_id === filter.source)) {
         effects.push(effect);
@@ -131,14 +133,14 @@ export class EmbeddedSource implements Source {
   }
 
   async effect(_: string, seq: number): Promise<{ text: string; checksum: string }> {
-    const text = this.texts[seq - 1];
+    const text = this.texts[seq - this.before - 1];
     if (text === undefined) return missing(`effect ${seq}`);
     this.chain ??= this.checksums();
-    return { text, checksum: (await this.chain)[seq - 1] as string };
+    return { text, checksum: (await this.chain)[seq - this.before - 1] as string };
   }
 
   consequences(_: string, seq: number): Promise<number[]> {
-    const effects = this.texts.slice(seq).map((text): Effect => JSON.parse(text));
+    const effects = this.texts.slice(seq - this.before).map((text): Effect => JSON.parse(text));
     return Promise.resolve(effects.filter((each) => each.caused_by === seq).map((each) => each.global_seq));
   }
 
@@ -163,18 +165,19 @@ export class EmbeddedSource implements Source {
     const patches = rest.map(({ seq, state }): BlockData["patches"][number] => {
       return { seq, ops: [{ op: "replace", path: "", value: state as unknown as Json }] };
     });
-    return Promise.resolve({ key: first.seq, state: first.state, last: this.texts.length, patches });
+    return Promise.resolve({ key: first.seq, state: first.state, last: this.only.head_seq, patches });
   }
 
-  density(): Promise<Bin[]> {
-    return Promise.resolve(this.bins);
+  density(_: string, bins: number): Promise<Bin[]> {
+    const kinds = this.texts.map((text) => (JSON.parse(text) as Effect).kind);
+    return Promise.resolve(binned(kinds, this.before + 1, bins));
   }
 
   search(_: string, q: string, filter: Filter, told: Search): Promise<boolean> {
     const wanted = q.toLowerCase();
     let hits = 0;
-    for (let seq = this.texts.length; seq > 0 && hits < 200; seq--) {
-      const { kind, source_id, payload }: Effect = JSON.parse(this.texts[seq - 1] as string);
+    for (let seq = this.only.head_seq; seq > this.before && hits < 200; seq--) {
+      const { kind, source_id, payload }: Effect = JSON.parse(this.texts[seq - this.before - 1] as string);
       const excerpt = JSON.stringify(payload);
       if ((filter.kind && kind !== filter.kind) || (filter.source && source_id !== filter.source)) continue;
       if (!excerpt.toLowerCase().includes(wanted)) continue;
@@ -215,7 +218,8 @@ export class EmbeddedSource implements Source {
   private async checksums(): Promise<string[]> {
     const [encoder, hash] = [new TextEncoder(), bestHash()];
     const found: string[] = [];
-    for (const text of this.texts) found.push(hex(await hash(encoder.encode((found.at(-1) ?? "") + text))));
+    let last = this.only.part?.checksum_before ?? "";
+    for (const text of this.texts) found.push(last = hex(await hash(encoder.encode(last + text))));
     return found;
   }
 }

@@ -13,7 +13,8 @@ export class EffectPages {
   private readonly loading = new Set<number>();
   private readonly listeners = new Set<() => void>();
 
-  constructor(private readonly load: LoadPage, private head: number) {}
+  /** `first` is the first effect that there is. */
+  constructor(private readonly load: LoadPage, private head: number, private readonly first = 1) {}
 
   /** An effect; undefined while it is loaded. */
   at(seq: number): Effect | undefined {
@@ -47,8 +48,9 @@ export class EffectPages {
     this.loading.add(page);
     try {
       const found: Effect[] = [];
+      found.length = Math.max(0, this.first - 1 - page * PAGE);
       // An answer ends early where effects are large.
-      for (let after = page * PAGE; after < until;) {
+      for (let after = page * PAGE + found.length; after < until;) {
         const { effects, through } = await this.load(after, until);
         found.push(...effects);
         if (through <= after) break;

@@ -21,7 +21,10 @@ import type { Obj } from "./json.ts";
 import type { Effect } from "./panel.ts";
 
 export type { GroupSeries, MeasureSeries, Online, OnlineAgent, Vocabulary, WorldChoice as Facet } from "./api.ts";
-export type World = ListedWorld;
+export interface World extends ListedWorld {
+  /** Of a file with a part of the log: its first effect, and the checksum of the effect before (of effect 0: none). */
+  part?: { first_seq: number; checksum_before: string };
+}
 /** A question that has a name. */
 export type Question = NamedQuery;
 export type Answer = SqlAnswer;

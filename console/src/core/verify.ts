@@ -68,8 +68,9 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 /**
- * Compute the chain over the lines of a log, from its genesis on. `told` is the head that the log should end in, `noted`
- * are positions through which it must pass: those that somebody kept elsewhere.
+ * Compute the chain over the lines of a log, from its genesis on or, of a part of it, from the position `before` it.
+ * `told` is the head that the log should end in, `noted` are positions through which it must pass: those that somebody
+ * kept elsewhere. Noted positions before a part are not looked at.
  */
 export async function verify(
   log: AsyncIterable<Uint8Array>,
@@ -77,15 +78,20 @@ export async function verify(
   noted: readonly Position[],
   hash: Hash,
   progress: (effects: number) => void = () => undefined,
+  before: Position = { seq: 0, checksum: "" },
 ): Promise<Outcome> {
-  let previous: Uint8Array = new Uint8Array(0);
-  let checksum = "";
-  let seq = 0;
+  let { seq, checksum } = before;
+  let previous: Uint8Array = encoder.encode(checksum);
   const broken = (at: number, what: string): Outcome => {
-    return { effects: seq, head: { seq, checksum }, breach: { seq: at, what } };
+    return { effects: seq - before.seq, head: { seq, checksum }, breach: { seq: at, what } };
   };
   const wanted = new Map<number, string[]>();
   for (const { seq: at, checksum: text } of [...noted, told]) wanted.set(at, [...(wanted.get(at) ?? []), text]);
+  for (const start of wanted.get(before.seq) ?? []) {
+    if (!checksum.startsWith(start)) {
+      return broken(seq, `the part does not follow the noted head: ${start} was expected`);
+    }
+  }
   for await (const text of log) {
     const stated = seqOf(text);
     if (stated !== seq + 1) return broken(seq + 1, `the line says global_seq ${stated ?? "nothing"}`);
@@ -100,14 +106,14 @@ export async function verify(
         return broken(seq, `${what}: ${start} was expected, ${checksum} was computed`);
       }
     }
-    if (seq % 2048 === 0) progress(seq);
+    if (seq % 2048 === 0) progress(seq - before.seq);
   }
   if (seq < told.seq) return broken(seq + 1, `the log ends at ${seq}, before the head that the service tells`);
   const beyond = noted.find((each) => each.seq > seq);
   if (beyond !== undefined) {
     return broken(seq + 1, `the noted head ${beyond.seq} lies beyond the log, which ends at ${seq}`);
   }
-  return { effects: seq, head: { seq, checksum }, breach: null };
+  return { effects: seq - before.seq, head: { seq, checksum }, breach: null };
 }
 
 /** The `global_seq` that a line states at its top level. */

@@ -7,6 +7,8 @@ export interface Task {
   log: Blob | string;
   told: Position;
   noted: Position[];
+  /** Of a part of a log, the position before it. */
+  before: Position;
 }
 export type Answer = { progress: number } | { outcome: Outcome } | { error: string };
 
@@ -26,8 +28,8 @@ const tell = (answer: Answer) => globalThis.postMessage(answer);
 
 globalThis.addEventListener("message", async ({ data }: MessageEvent<Task>) => {
   try {
-    const { log, told, noted } = data;
-    const outcome = await verify(lines(read(log)), told, noted, bestHash(), (progress) => tell({ progress }));
+    const { log, told, noted, before } = data;
+    const outcome = await verify(lines(read(log)), told, noted, bestHash(), (progress) => tell({ progress }), before);
     tell({ outcome });
   } catch (error) {
     tell({ error: error instanceof Error ? error.message : String(error) });

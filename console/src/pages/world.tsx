@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 import { format, type Pane, worldAddress } from "../core/address.ts";
 import type { World as WorldFound } from "../core/source.ts";
+import { count } from "../core/text.ts";
 import { offline, source, words } from "../parts/app.ts";
 import { Detail } from "../parts/detail.tsx";
 import { Effects } from "../parts/effects.tsx";
@@ -73,6 +74,7 @@ function Opened({ model }: { model: WorldModel }) {
             </>
           )}
           <Parent world={world} />
+          {world.part !== undefined && ` · effects ${count(model.first)} to ${count(world.head_seq)} of its log`}
         </p>
         <div class="panes" role="group" aria-label="Panes">
           {PANES.map(([pane, title]) => (

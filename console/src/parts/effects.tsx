@@ -85,8 +85,9 @@ function All({ model }: { model: WorldModel }) {
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const room = useSignal(12);
-  const tall = Math.min(model.head.value * ROW, TALLEST);
-  const scaled = model.head.value * ROW > TALLEST;
+  const length = model.head.value - model.first + 1;
+  const tall = Math.min(length * ROW, TALLEST);
+  const scaled = length * ROW > TALLEST;
 
   useEffect(() => {
     const element = box.current as HTMLDivElement;
@@ -100,7 +101,9 @@ function All({ model }: { model: WorldModel }) {
     const element = box.current as HTMLDivElement;
     if (!scaled) return Math.floor(element.scrollTop / ROW);
     const most = element.scrollHeight - element.clientHeight;
-    return Math.round((element.scrollTop / Math.max(1, most)) * Math.max(0, model.head.peek() - room.peek() + 1));
+    return Math.round(
+      (element.scrollTop / Math.max(1, most)) * Math.max(0, model.head.peek() - model.first - room.peek() + 2),
+    );
   };
   // The list follows the cursor, unless its row is in sight already.
   useSignalEffect(() => {
@@ -108,21 +111,22 @@ function All({ model }: { model: WorldModel }) {
     const rows = room.value;
     const element = box.current;
     if (element === null) return;
-    const index = seq - 1;
+    const index = seq - model.first;
+    const all = model.head.peek() - model.first + 1;
     const begin = top.peek();
     if (index >= begin && index < begin + rows - 1 && element.scrollTop > 0) return;
     const wanted = Math.max(0, index - Math.floor(rows / 2));
     const most = element.scrollHeight - element.clientHeight;
     element.scrollTop = scaled
-      ? (wanted / Math.max(1, model.head.peek() - rows + 1)) * most
-      : Math.min(wanted * ROW, Math.max(0, model.head.peek() * ROW - element.clientHeight));
+      ? (wanted / Math.max(1, all - rows + 1)) * most
+      : Math.min(wanted * ROW, Math.max(0, all * ROW - element.clientHeight));
     top.value = first();
   });
-  useSignalEffect(() => model.pages.want(top.value + 1, top.value + room.value + 1));
+  useSignalEffect(() => model.pages.want(model.first + top.value, model.first + top.value + room.value));
 
   void model.loaded.value;
   const from = top.value;
-  const rows = Math.min(room.value + 1, model.head.value - from);
+  const rows = Math.min(room.value + 1, length - from);
   const offset = scaled ? (box.current?.scrollTop ?? 0) : from * ROW;
   return (
     <div
@@ -130,14 +134,14 @@ function All({ model }: { model: WorldModel }) {
       class="rows"
       role="grid"
       aria-label="Every effect"
-      aria-rowcount={model.head.value}
+      aria-rowcount={length}
       tabIndex={0}
       onScroll={() => top.value = first()}
     >
       <div style={{ height: `${tall}px` }} role="presentation">
         <div style={{ transform: `translateY(${offset}px)` }} role="rowgroup">
           {Array.from({ length: Math.max(0, rows) }, (_, index) => {
-            const seq = from + index + 1;
+            const seq = model.first + from + index;
             const effect = model.pages.at(seq);
             return <Row key={index} model={model} seq={seq} line={effect && lineOf(effect)} />;
           })}
@@ -154,7 +158,7 @@ function Row({ model, seq, line }: { model: WorldModel; seq: number; line: Line 
     <div
       role="row"
       class={`row${here ? " here" : ""}`}
-      aria-rowindex={seq}
+      aria-rowindex={seq - model.first + 1}
       aria-selected={here}
       onClick={() => model.move(seq, "step", { effect: seq })}
     >

@@ -28,23 +28,26 @@ export function Integrity({ model }: { model: WorldModel }) {
   useEffect(() => stop, []);
   const noted = parsePosition(text);
   const unreadable = text.trim() !== "" && noted === null;
+  const isBefore = noted !== null && noted.seq < model.first - 1;
+  const { part } = model.world;
 
   const begin = async () => {
     stop();
-    const before = verifiedOf(model.world.world_uuid);
+    const before = part === undefined ? verifiedOf(model.world.world_uuid) : null;
     const keep = ({ head, breach }: Outcome) => {
-      // A noted head that is not on the chain may be at fault itself.
-      if (breach !== null && noted !== null) return;
+      // A noted head that is not on the chain may be at fault itself, and a part is not the world.
+      if ((breach !== null && noted !== null) || part !== undefined) return;
       // What was verified once stays the measure, whatever the log looks like later.
       const found = breach !== null && before !== null ? before : { ...head, at: Date.now() };
       keepVerified(model.world.world_uuid, { ...found, broken: breach?.seq ?? null });
     };
     try {
       const { head_seq: seq, head_checksum: checksum } = await source.world(model.world.world_id);
-      turn({ is: "running", effects: 0, of: seq });
+      const of = seq - model.first + 1;
+      turn({ is: "running", effects: 0, of });
       const made = worker.current = new Worker(loadable(VERIFY_WORKER));
       made.onmessage = ({ data }: MessageEvent<Answer>) => {
-        if ("progress" in data) turn({ is: "running", effects: data.progress, of: seq });
+        if ("progress" in data) turn({ is: "running", effects: data.progress, of });
         else stop();
         if ("outcome" in data) {
           turn({ is: "done", outcome: data.outcome, noted, before });
@@ -55,7 +58,12 @@ export function Integrity({ model }: { model: WorldModel }) {
       made.onerror = () => turn({ is: "failed", error: "the check could not be started" });
       const log = source.log(model.world.world_id, seq);
       // What this browser has verified before counts as noted elsewhere: elsewhere than in the service.
-      const task: Task = { log, told: { seq, checksum }, noted: [noted, before].filter((each) => each !== null) };
+      const task: Task = {
+        log,
+        told: { seq, checksum },
+        noted: [noted, before].filter((each) => each !== null),
+        before: { seq: model.first - 1, checksum: part?.checksum_before ?? "" },
+      };
       made.postMessage(task);
     } catch (error) {
       turn({ is: "failed", error: words(error) });
@@ -79,7 +87,9 @@ export function Integrity({ model }: { model: WorldModel }) {
             onInput={({ currentTarget }) => note(currentTarget.value)}
           />
         </label>{" "}
-        <button type="submit" disabled={unreadable || stage.is === "running"}>Verify in this browser</button>{" "}
+        <button type="submit" disabled={unreadable || isBefore || stage.is === "running"}>
+          Verify in this browser
+        </button>{" "}
         {stage.is === "running" && (
           <button
             type="button"
@@ -93,6 +103,7 @@ export function Integrity({ model }: { model: WorldModel }) {
         )}
       </form>
       {unreadable && <p role="alert">A head is written as its seq, a colon and its checksum.</p>}
+      {isBefore && <p role="alert">This file begins with effect {count(model.first)}: it cannot be checked there.</p>}
       {stage.is === "running" && (
         <p>
           <progress max={stage.of} value={stage.effects} aria-label="Effects checked" /> {count(stage.effects)} of{" "}
@@ -130,6 +141,23 @@ function Verdict({ model, outcome, noted, before }: {
     );
   }
   const position = `${head.seq}:${head.checksum}`;
+  const { part } = model.world;
+  if (part !== undefined && noted === null) {
+    return (
+      <div class="verdict sound" role="status">
+        <p>
+          <strong>✓ {count(outcome.effects)} effects, one chain.</strong> This is a part of the log: effects{" "}
+          {count(part.first_seq)} to{" "}
+          {count(head.seq)}. If the log has the position below, nothing in this part was changed;{" "}
+          <code>worldledger verify WORLD --head {position}</code>{" "}
+          tells. Of what lies before and behind the part this says nothing.
+        </p>
+        <p>
+          <code class="checksum">{position}</code>
+        </p>
+      </div>
+    );
+  }
   return (
     <div class="verdict sound" role="status">
       <p>

@@ -40,8 +40,8 @@ export function Keys({ model }: { model: WorldModel }) {
       const within = (what: string) => event.target instanceof Element && event.target.closest(what) !== null;
       const wide = event.shiftKey ? 100 : 1;
       const scale = (factor: number) => {
-        const [from, to] = zoomed(model.stretch.peek(), model.seq.peek(), factor, model.head.peek());
-        model.change({ zoom: to - from >= model.head.peek() - 1 ? null : [from, to] }, "move");
+        const [from, to] = zoomed(model.stretch.peek(), model.seq.peek(), factor, model.head.peek(), model.first);
+        model.change({ zoom: to - from >= model.head.peek() - model.first ? null : [from, to] }, "move");
       };
       const panes = model.here.panes;
       const toggle = (pane: Pane) =>

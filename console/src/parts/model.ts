@@ -39,6 +39,8 @@ function onChange(watched: ReadonlySignal<unknown>, listener: () => void): () =>
 }
 
 export class WorldModel {
+  /** The first effect that there is: another one than 1 in a file with a part of the log. */
+  readonly first: number;
   readonly head: Signal<number>;
   readonly agents = signal<{ agent_id: string; registered_seq: number }[]>([]);
   readonly bins = signal<Bin[]>([]);
@@ -72,22 +74,28 @@ export class WorldModel {
   private closed = false;
 
   constructor(readonly world: World) {
+    this.first = world.part?.first_seq ?? 1;
     this.head = signal(world.head_seq);
     this.seq = computed(() => {
       const { at } = this.here;
-      return at === "live" ? this.head.value : Math.min(at, this.head.value);
+      return at === "live" ? this.head.value : Math.max(this.first, Math.min(at, this.head.value));
     });
     this.stretch = computed(() => {
       const { zoom } = this.here;
       return zoom === null || zoom[0] >= this.head.value
-        ? [1, this.head.value]
-        : [zoom[0], Math.min(zoom[1], this.head.value)];
+        ? [this.first, this.head.value]
+        : [Math.max(this.first, zoom[0]), Math.min(zoom[1], this.head.value)];
     });
     const name = world.world_id;
-    this.truth = new FrameStore((from, to, signal) => source.block(name, null, from, to, signal), world.head_seq);
+    this.truth = new FrameStore(
+      (from, to, signal) => source.block(name, null, from, to, signal),
+      world.head_seq,
+      this.first,
+    );
     this.pages = new EffectPages(
       async (after, until) => await source.effects(name, after, until, 1000),
       world.head_seq,
+      this.first,
     );
     const touch = () => void this.loaded.value++;
     this.ends.push(this.truth.subscribe(touch), this.pages.subscribe(touch));
@@ -119,7 +127,7 @@ export class WorldModel {
 
   /** Move the cursor to a seq. */
   move(seq: number, how: "step" | "move" = "move", more: Partial<WorldAddress> = {}): void {
-    go({ ...this.here, at: Math.min(Math.max(1, Math.round(seq)), this.head.value), ...more }, how);
+    go({ ...this.here, at: Math.min(Math.max(this.first, Math.round(seq)), this.head.value), ...more }, how);
   }
 
   /** Change what the address says. */
@@ -142,12 +150,12 @@ export class WorldModel {
     if (agent === null) return this.truth;
     let found = this.beliefs.get(agent);
     if (found === undefined) {
-      const first = this.agents.peek().find((each) => each.agent_id === agent)?.registered_seq ?? 1;
+      const registered = this.agents.peek().find((each) => each.agent_id === agent)?.registered_seq ?? 1;
       const name = this.world.world_id;
       found = new FrameStore(
         (from, to, signal) => source.block(name, agent, from, to, signal),
         this.head.peek(),
-        first,
+        Math.max(registered, this.first),
       );
       this.beliefs.set(agent, found);
       this.ends.push(found.subscribe(() => void this.loaded.value++));

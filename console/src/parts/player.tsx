@@ -142,7 +142,7 @@ export function Player({ model }: { model: WorldModel }) {
         <span class="unseen">Seq</span>
         <input
           type="number"
-          min={1}
+          min={model.first}
           max={model.head.value}
           value={model.seq.value}
           aria-label="Seq"

@@ -43,11 +43,11 @@ export function Timeline({ model }: { model: WorldModel }) {
   });
 
   const zoom = (stretch: Stretch | null) => {
-    const whole = stretch === null || (stretch[0] <= 1 && stretch[1] >= model.head.value);
+    const whole = stretch === null || (stretch[0] <= model.first && stretch[1] >= model.head.value);
     model.change({ zoom: whole ? null : [stretch[0], stretch[1]] }, "move");
   };
   const scale = (factor: number, around = model.seq.value) =>
-    zoom(zoomed(model.stretch.value, around, factor, model.head.value));
+    zoom(zoomed(model.stretch.value, around, factor, model.head.value, model.first));
   // Measured once for a drag: to measure at each move would have the page laid out for each.
   const box = useRef<DOMRect | null>(null);
   const measure = () => box.current = (area.current as HTMLDivElement).getBoundingClientRect();
@@ -81,7 +81,7 @@ export function Timeline({ model }: { model: WorldModel }) {
     measure();
     const [from, to] = model.stretch.value;
     if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      zoom(shifted([from, to], ((event.deltaX || event.deltaY) / 500) * (to - from), model.head.value));
+      zoom(shifted([from, to], ((event.deltaX || event.deltaY) / 500) * (to - from), model.head.value, model.first));
     } else scale(event.deltaY > 0 ? 1.25 : 0.8, seqAt([from, to], partAt(event)));
   };
   useEffect(() => {
@@ -101,7 +101,7 @@ export function Timeline({ model }: { model: WorldModel }) {
         role="slider"
         tabIndex={0}
         aria-label="Moment"
-        aria-valuemin={1}
+        aria-valuemin={model.first}
         onPointerDown={down}
         onPointerMove={drag}
         onPointerUp={up}

@@ -32,7 +32,7 @@ export function Transcript({ model }: { model: WorldModel }) {
   const names = Object.keys(declared);
   const chosen = names.includes(model.here.unit) ? model.here.unit : names[0] ?? "";
   const unit = chosen === "" ? null : declared[chosen] as Unit;
-  const range = useSignal(around(model.seq.peek(), model.head.peek()));
+  const range = useSignal(around(model.seq.peek(), model.head.peek(), model.first));
   const begun = useSignal<Begun[]>([]);
   const box = useRef<HTMLDivElement>(null);
   /** The effect that is to be in sight, until it is. */
@@ -44,7 +44,7 @@ export function Transcript({ model }: { model: WorldModel }) {
     const [from, to] = range.peek();
     sought.current = seq;
     if (seq > to && seq <= to + PART) range.value = [Math.max(from, seq - MOST + 1), seq];
-    else if (seq < from || seq > to) range.value = around(seq, model.head.peek());
+    else if (seq < from || seq > to) range.value = around(seq, model.head.peek(), model.first);
   });
   useSignalEffect(() => {
     void model.loaded.value;
@@ -99,7 +99,7 @@ export function Transcript({ model }: { model: WorldModel }) {
 
   const earlier = () => {
     sought.current = from;
-    const begin = Math.max(1, from - PART);
+    const begin = Math.max(model.first, from - PART);
     range.value = [begin, Math.min(to, begin + MOST - 1)];
   };
   const later = () => {
@@ -164,7 +164,7 @@ export function Transcript({ model }: { model: WorldModel }) {
           if (scrollTop + clientHeight > scrollHeight - 200 && to < model.head.peek()) later();
         }}
       >
-        {from > 1 && <button type="button" onClick={earlier}>earlier …</button>}
+        {from > model.first && <button type="button" onClick={earlier}>earlier …</button>}
         {told.map((scene, index) => (
           <section key={scene.seq ?? 0} aria-label={title(chosen, scene, index, from)}>
             {(scene.number !== null || index > 0) && (
@@ -188,8 +188,8 @@ export function Transcript({ model }: { model: WorldModel }) {
   );
 }
 
-function around(seq: number, head: number): [number, number] {
-  return [Math.max(1, seq - PART), Math.min(head, seq + PART)];
+function around(seq: number, head: number, first: number): [number, number] {
+  return [Math.max(first, seq - PART), Math.min(head, seq + PART)];
 }
 
 function beginnings(effects: readonly Effect[], unit: Unit): Begun[] {
@@ -224,7 +224,8 @@ function useShown(model: WorldModel, agents: readonly string[], from: number, to
   const key = JSON.stringify(agents);
   const stores = useMemo(() =>
     agents.map((agent) => {
-      const first = model.agents.peek().find(({ agent_id }) => agent_id === agent)?.registered_seq ?? 1;
+      const registered = model.agents.peek().find(({ agent_id }) => agent_id === agent)?.registered_seq ?? 1;
+      const first = Math.max(registered, model.first);
       const store = new FrameStore(
         (begin, end, signal) => source.block(name, agent, begin, end, signal),
         model.head.peek(),

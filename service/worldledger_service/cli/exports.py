@@ -12,7 +12,7 @@ from worldledger.errors import InvalidNameError, MomentNotFoundError, Simulation
 from worldledger_service.arrow.pool import needed
 from worldledger_service.cli.connect import Target, database, opened, target, with_store
 from worldledger_service.cli.files import require_none, written_whole
-from worldledger_service.cli.moments import Moment, first_seq_from, moment_rule, read_moment
+from worldledger_service.cli.moments import HEAD, Moment, first_seq_from, moment_rule, place_of, read_moment
 from worldledger_service.cli.naming import find_world, no_experiment, whole_names
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
 from worldledger_service.cli.output import counted, effects, progress_bar, put_bytes, say
@@ -142,6 +142,12 @@ def export_html(
     ctx: typer.Context,
     world: Annotated[str, typer.Argument(metavar="WORLD", help="A world's name.", show_default=False)],
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where to write it; - is stdout.")],
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="MOMENT", help="Begin with this moment.", show_default="its genesis")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="MOMENT", help="End with this moment.", show_default="its head")
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
@@ -149,29 +155,49 @@ def export_html(
 ) -> None:
     """Export a world as one HTML file: the console with all of the world, which opens without a service or a network.
 
-    It shows every moment, what agents believed, and verifies. A world of more than 100,000 effects is too large.
+    It shows every moment, what agents believed, and verifies. More than 100,000 effects are too many: then export a
+    part of the log, by `--from` and `--to`. What is verified of a part is that its effects are one chain, from the
+    position before it to its last one; compare these positions with the log.
 
     Example:
         worldledger export html market -o market.html
+        worldledger export html market --from turn:5 --to turn:10 -o turns.html
     """
     from worldledger_service.app import create_app  # noqa: PLC0415 - slow to load
     from worldledger_service.console.taking_along import asking, page  # noqa: PLC0415
 
     where = target(ctx, database_url, home, projections=False)
 
+    begin = None if from_ is None else read_moment(from_, "--from")
+    end = HEAD if to is None else read_moment(to, "--to")
+
     async def work(url: str) -> str:
         async with opened(url, where.settings) as store:
-            name = (await find_world(store, world)).world_id
+            record = await find_world(store, world)
+            first = 1 if begin is None else await _own_seq(store, record, begin)
+            last = await _own_seq(store, record, end)
+        if last < first:
+            raise typer.BadParameter(f"the moment lies before that of --from: effect {last}, effect {first}")
         app = create_app(where.settings, url)
         async with app.router.lifespan_context(app):
-            async for piece in page(asking(app), name):
+            async for piece in page(asking(app), record.world_id, first=first, last=last):
                 write(piece)
-        return name
+        return record.world_id
 
     with written_whole(output, force=force) as write, database(where) as url:
         name = run_blocking(work(url))
     if not quiet:
         say(f"exported {name}{'' if output == '-' else f' to {output}'}")
+
+
+async def _own_seq(store: Store, record: WorldRecord, moment: Moment) -> int:
+    """Return the seq of a moment in the world's own log. Raises BadParameter if it is in that of an ancestor."""
+    place, seq = await place_of(store, record, moment)
+    if place.world_id != record.world_id:
+        raise typer.BadParameter(
+            f"the moment lies in the log of {place.world_id}, which {record.world_id} goes on from"
+        )
+    return seq
 
 
 # -- export parquet ------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""A world as one HTML file: the console and all that it asks of one world, to be opened from a disk without a network.
+"""A world, or a part of its log, as one HTML file: the console and all that it asks of it, opened without a network.
 
 The file holds the page's script and style, and one text: lines of JSON, compressed, in base64. Each line has one
-member: ``world``, ``agents``, ``density``, ``frames`` and ``views`` (answers of the routes below ``/v1``), ``seen``
+member: ``world``, ``agents``, ``frames`` and ``views`` (answers of the routes below ``/v1``), ``seen``
 (the seqs of the events that an agent saw), ``asset`` (a script that the page loads later) and ``log`` (a piece of the
 log as it was hashed, one effect a line).
 """
@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx2
@@ -26,8 +26,6 @@ from worldledger_service.console.assets import BUILT, assets, of_kinds
 
 #: Most effects: a browser holds all of them in memory.
 MOST_EFFECTS: Final = 100_000
-#: Bins of the timeline, as the page asks for.
-_BINS: Final = 600
 #: Effects of the log in a line.
 _LOG_AT_ONCE: Final = 5000
 #: Bytes that are encoded at a time: base64 takes them in threes.
@@ -83,26 +81,30 @@ class _Page(NamedTuple):
         return cls(before.encode(), f'</script>\n<script type="module">{program}</script>\n</body>\n</html>\n'.encode())
 
 
-async def page(ask: Ask, world_id: str, built: Path = BUILT) -> AsyncIterator[bytes]:
-    """Yield the file, piece by piece.
+async def page(
+    ask: Ask, world_id: str, built: Path = BUILT, *, first: int = 1, last: int | None = None
+) -> AsyncIterator[bytes]:
+    """Yield the file, piece by piece, with the effects from ``first`` to ``last``, by default to the head.
 
     Raises SimulationError with a detail ``status``, that of HTTP: before the first piece if the console is not built or
-    the world is unknown or too large.
+    the world is unknown, or what is wanted of it too large.
     """
     if not (built / "index.html").exists():
         what = "the console is not built here: install the package again where the npm registry can be reached"
         raise SimulationError(what, status=404)
     path = f"/v1/worlds/{quote(world_id, safe='')}"
-    world = await ask(path)
-    head_seq: int = orjson.loads(world)["head_seq"]
-    if head_seq > MOST_EFFECTS:
-        what = f"world {world_id} has {head_seq} effects; a page holds {MOST_EFFECTS} at most"
+    world = orjson.loads(await ask(path))
+    last = world["head_seq"] if last is None else last
+    if last - first >= MOST_EFFECTS:
+        what = f"world {world_id} has {last - first + 1} effects there; a page holds {MOST_EFFECTS} at most"
         raise SimulationError(what, status=413)
+    if first > 1 or last < world["head_seq"]:
+        world |= await _part(ask, path, first, last)
     parts = _Page.of(world_id, built)
     yield parts.before
     compressed = zlib.compressobj(9, zlib.DEFLATED, 31)
     waiting = b""
-    async for member, value in _members(ask, path, world, head_seq, built):
+    async for member, value in _members(ask, path, world, first, built):
         waiting += compressed.compress(b'{"%b":%b}\n' % (member.encode(), value))
         whole = len(waiting) // _AT_ONCE * _AT_ONCE
         if whole:
@@ -112,32 +114,52 @@ async def page(ask: Ask, world_id: str, built: Path = BUILT) -> AsyncIterator[by
     yield parts.after
 
 
-async def _members(ask: Ask, path: str, world: bytes, head_seq: int, built: Path) -> AsyncIterator[tuple[str, bytes]]:
-    yield "world", world
-    agents = await ask(f"{path}/agents?limit=1000")
-    yield "agents", agents
-    yield "density", await ask(f"{path}/density?bins={_BINS}")
+async def _part(ask: Ask, path: str, first: int, last: int) -> dict[str, Any]:
+    """Return what a world's answer says where the world ends with one effect, and begins with another."""
+
+    async def checksum(seq: int) -> str:
+        return str(orjson.loads(await ask(f"{path}/frames?from_seq={seq}&to_seq={seq}"))["keyframe"]["checksum"])
+
+    end = orjson.loads(await ask(f"{path}/effects/{last}"))
+    before = await checksum(first - 1) if first > 1 else ""
+    return {
+        "head_seq": last,
+        "head_checksum": await checksum(last),
+        "sim_time": end["sim_time"],
+        "wall_time": end["wall_time"],
+        "part": {"first_seq": first, "checksum_before": before},
+    }
+
+
+async def _members(
+    ask: Ask, path: str, world: dict[str, Any], first: int, built: Path
+) -> AsyncIterator[tuple[str, bytes]]:
+    last: int = world["head_seq"]
+    yield "world", orjson.dumps(world)
+    found = orjson.loads(await ask(f"{path}/agents?limit=1000"))["agents"]
+    agents = [agent for agent in found if agent["registered_seq"] <= last]
+    yield "agents", orjson.dumps({"agents": agents})
     for name, body in assets(built).items():
         if name.startswith(("panel-", "verify.worker-")):
             yield "asset", orjson.dumps({"path": f"/assets/{name}", "text": body.decode()})
-    async for block in _blocks(ask, f"{path}/frames", 1, head_seq):
+    async for block in _blocks(ask, f"{path}/frames", first, last):
         yield "frames", block
-    for agent in orjson.loads(agents)["agents"]:
+    for agent in agents:
         name = quote(agent["agent_id"], safe="")
-        async for block in _blocks(ask, f"{path}/agents/{name}/frames", agent["registered_seq"], head_seq):
+        async for block in _blocks(ask, f"{path}/agents/{name}/frames", max(first, agent["registered_seq"]), last):
             yield "views", block
-        seen = [seq async for seq in _seen(ask, f"{path}/agents/{name}/events", head_seq)]
+        seen = [seq async for seq in _seen(ask, f"{path}/agents/{name}/events", first - 1, last)]
         yield "seen", orjson.dumps({"agent_id": agent["agent_id"], "seqs": seen})
-    for after in range(0, head_seq, _LOG_AT_ONCE):
-        until = min(after + _LOG_AT_ONCE, head_seq)
+    for after in range(first - 1, last, _LOG_AT_ONCE):
+        until = min(after + _LOG_AT_ONCE, last)
         yield (
             "log",
             orjson.dumps((await ask(f"{path}/effects?after_seq={after}&until_seq={until}&format=ndjson")).decode()),
         )
 
 
-async def _seen(ask: Ask, path: str, last: int) -> AsyncIterator[int]:
-    after: int | None = 0
+async def _seen(ask: Ask, path: str, before: int, last: int) -> AsyncIterator[int]:
+    after: int | None = before
     while after is not None:
         page = orjson.loads(await ask(f"{path}?after_seq={after}&until_seq={last}&limit=1000"))
         for event in page["events"]:
