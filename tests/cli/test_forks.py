@@ -58,6 +58,8 @@ def test_a_fork_is_replayed_with_its_past(on: Cli, database_url: str) -> None:
         (("--from", "sim:1", "--to", "1"), past[1:] + own[:1]),
         (("--from", "sim:-1", "--to", "parent:head"), past),
         (("--from", "sim:50"), own[2:]),
+        (("--from", "step:2"), past[2:] + own),
+        (("--from", "step:4"), own[2:]),
     ):
         replayed = on("replay", "fork", "--speed", "max", "--json", *options)
         assert (replayed.code, replayed.err, _lines(replayed.out)) == (0, "", expected), options

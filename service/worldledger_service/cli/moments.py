@@ -173,8 +173,9 @@ async def first_place_from(store: Store, world: WorldRecord, moment: Moment) -> 
     lies before the moment.
     """
     if moment.sim_time is None and moment.wall_time is None:
-        found, seq = await place_of(store, world, moment)
-        return found, seq if moment.unit is None else (await store.states.units.at(found, *moment.unit)).first_seq
+        if moment.unit is not None:
+            return await store.states.first_of_unit(world, moment)
+        return await place_of(store, world, moment)
     line = await store.states.line(world)
     try:
         found, seq = await place_of(store, world, _just_before(moment))

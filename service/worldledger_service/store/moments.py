@@ -54,8 +54,11 @@ class Units:
             raise no_unit(world, name, number, found.last)
         return found
 
-    async def find(self, world: WorldRecord, name: str, number: int) -> UnitAt | NoUnit:
-        """Return the place of a unit, or the last that a world has. Raises MomentNotFoundError for an unknown name."""
+    async def find(self, world: WorldRecord, name: str, number: int, *, is_oldest: bool = True) -> UnitAt | NoUnit:
+        """Return the place of a unit in one log, or the last one there. Raises MomentNotFoundError for an unknown name.
+
+        What lies before the first unit of a history is in its oldest log only.
+        """
         unit = load_ruleset(world.ruleset).units.get(name)
         if unit is None:
             if name == STEP:
@@ -84,7 +87,7 @@ class Units:
                     first = seq
             if first:
                 return UnitAt(first, world.head_seq)
-        if number == 0 and unit.has_zero:
+        if number == 0 and unit.has_zero and is_oldest:
             return UnitAt(1, await self._before_next(world, unit, 0))
         return NoUnit(last)
 

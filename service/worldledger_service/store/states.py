@@ -21,7 +21,7 @@ from worldledger_service.store.advancing import NEVER, Forward, Keep, Progress, 
 from worldledger_service.store.import_snapshots import Backlogs
 from worldledger_service.store.lineage import check_parent, read_fork_point
 from worldledger_service.store.live import LiveStates
-from worldledger_service.store.moments import NoUnit, UnitAt, Units, no_unit
+from worldledger_service.store.moments import NoUnit, Units, no_unit
 from worldledger_service.store.reader import storable
 from worldledger_service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
 
@@ -144,18 +144,12 @@ class States:
         The record of an ancestor has the fork point as its head. Raises MomentNotFoundError as `seq_at` does, for the
         world itself if no ancestor has the moment either, and for a parent that a world does not have.
         """
-        for _ in range(moment.parents):
-            older = await self.parent(world)
-            if older is None:
-                raise MomentNotFoundError(
-                    f"world {world.world_id!r} is no fork: it has no parent", world_id=world.world_id
-                )
-            world = older
+        world = await self._named(world, moment)
         moment = moment._replace(parents=0)
         if moment == HEAD or moment.seq is not None:
             return world, await self.seq_at(world, seq=moment.seq)
         if moment.unit is not None:
-            return await self._unit_in_history(world, *moment.unit)
+            return (await self._unit_in_history(world, *moment.unit))[1]
         line = world
         while True:
             try:
@@ -166,39 +160,67 @@ class States:
                     raise
                 line = older
 
-    async def _unit_in_history(self, world: WorldRecord, name: str, number: int) -> tuple[WorldRecord, int]:
-        """Return the place where a unit ends. One that is under way at a fork point ends in the fork."""
-        record, at = await self.unit_in_history(world, name, number)
-        return record, at.last_seq
+    async def first_of_unit(self, world: WorldRecord, moment: Moment) -> tuple[WorldRecord, int]:
+        """Return the place of the first effect of the unit that a moment names. Raises as `place_at`."""
+        assert moment.unit is not None  # noqa: S101 - other moments are one effect
+        return (await self._unit_in_history(await self._named(world, moment), *moment.unit))[0]
 
-    async def unit_in_history(self, world: WorldRecord, name: str, number: int) -> tuple[WorldRecord, UnitAt]:
-        """Return the place of a unit in a world's history; in the record in which it ends. Raises as `place_at`."""
+    async def _named(self, world: WorldRecord, moment: Moment) -> WorldRecord:
+        """Return the world in whose history a moment is looked for: the ancestor that it names."""
+        for _ in range(moment.parents):
+            older = await self.parent(world)
+            if older is None:
+                raise MomentNotFoundError(
+                    f"world {world.world_id!r} is no fork: it has no parent", world_id=world.world_id
+                )
+            world = older
+        return world
+
+    async def _unit_in_history(
+        self, world: WorldRecord, name: str, number: int
+    ) -> tuple[tuple[WorldRecord, int], tuple[WorldRecord, int]]:
+        """Return the places of a unit's first and last effect. What is under way at a fork point ends in the fork."""
         line = await self.line(world)
-        before = 0
         if name == STEP and STEP not in load_ruleset(world.ruleset).units:
-            counts = [await self.units.steps(record) for record in line[:-1]]
-            before = sum(counts)
-            for record, count in zip(line, counts, strict=False):
-                if number <= count:
-                    return record, await self.units.at(record, name, number)
-                number -= count
-            found = await self.units.find(world, name, number)
+            before = 0
+            for record in line[:-1]:
+                count = await self.units.steps(record)
+                if number <= before + count:
+                    at = await self.units.at(record, name, number - before)
+                    return (record, at.first_seq), (record, at.last_seq)
+                before += count
+            found = await self.units.find(world, name, number - before)
             if isinstance(found, NoUnit):
-                raise no_unit(world, name, number + before, before + await self.units.steps(world))
-            return world, found
+                raise no_unit(world, name, number, before + await self.units.steps(world))
+            return (world, found.first_seq), (world, found.last_seq)
         last: int | str | None = None
         for index in range(len(line) - 1, -1, -1):
-            found = await self.units.find(line[index], name, number)
+            found = await self.units.find(line[index], name, number, is_oldest=index == 0)
             if isinstance(found, NoUnit):
                 last = found.last if last is None else last
                 continue
-            record = line[index]
+            record, last_seq = line[index], found.last_seq
             for younger in line[index + 1 :]:  # it goes on in the fork
-                if found.last_seq < record.head_seq:
+                if last_seq < record.head_seq:
                     break
-                record, found = younger, UnitAt(1, await self.units.first_end(younger, name))
-            return record, found
+                record, last_seq = younger, await self.units.first_end(younger, name)
+            return await self._begun(line[: index + 1], name, number, found.first_seq), (record, last_seq)
         raise no_unit(world, name, number, last)
+
+    async def _begun(
+        self, line: Sequence[WorldRecord], name: str, number: int, first_seq: int
+    ) -> tuple[WorldRecord, int]:
+        """Return where a unit that the youngest of these logs has begins: a move of both sides perhaps in a parent."""
+        begun = line[-1], first_seq
+        if isinstance(load_ruleset(line[-1].ruleset).units[name].number, str):
+            return begun
+        for older in reversed(line[:-1]):
+            found = await self.units.find(older, name, number, is_oldest=False)
+            if not isinstance(found, NoUnit):
+                begun = older, found.first_seq
+            if isinstance(found, NoUnit) and found.last is not None:
+                break
+        return begun
 
     async def parent(self, world: WorldRecord) -> WorldRecord | None:
         """Return a fork's parent, with the fork point as its head; None for a world that is no fork.

@@ -46,6 +46,26 @@ def better(on: Cli, database_url: str) -> None:
 
 
 @pytest.mark.usefixtures("better")
+def test_units_of_a_fork_begin_where_its_history_has_them(on: Cli) -> None:
+    """What lies before the first half-move is the parent's; a move that began before the fork point begins there."""
+    at = json.loads(on("state", "better", "--at", "ply:0", "--json").out)
+    assert (at["world_id"], at["global_seq"]) == ("cup", 3)
+    for begin, expected in {
+        "ply:0": ("cup", 1),
+        "step:4": ("cup", 7),
+        "ply:5": ("cup", 8),
+        "move:3": ("cup", 8),
+        "ply:6": ("better", 3),
+    }.items():
+        out = on("replay", "better", "--from", begin, "--speed", "max", "--json").out
+        first = json.loads(out.splitlines()[0])
+        assert (first["world_id"], first["global_seq"]) == expected, begin
+    assert on("fork", "better", "--at", "head", "--as", "deeper").code == 0
+    out = on("replay", "deeper", "--from", "move:3", "--speed", "max", "--json").out
+    assert json.loads(out.splitlines()[0])["global_seq"] == 8
+
+
+@pytest.mark.usefixtures("better")
 def test_a_fork_shows_the_whole_game(on: Cli) -> None:
     """`chess show` has the parent's moves, marked, before the fork's own; a moment of before lies in the parent."""
     out = on("chess", "show", "better").out
