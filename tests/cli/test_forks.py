@@ -157,6 +157,26 @@ def test_verify_of_a_fork_finds_a_parent_that_was_rewritten(on: Cli, database_ur
     assert on("verify", "grandchild", "--own").code == 0
 
 
+@pytest.mark.usefixtures("bazaar")
+def test_a_tampered_world_is_forked_only_anyway(on: Cli, database_url: str) -> None:
+    """What does not verify before the fork point is refused; with --anyway it is forked, which the genesis says."""
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, 'figs', 'dates')::json where world_id = 'bazaar'",
+    )
+    for more in ((), ("--verify",)):
+        refused = on("fork", "bazaar", "--at", "6", "--as", "child", *more)
+        assert (refused.code, refused.out) == (1, "")
+        assert "world bazaar, seq 5: checksum differs" in " ".join(refused.err.split())
+    for name, more in (("child", ()), ("checked", ("--verify",)), ("at-the-place", ("--at", "5"))):
+        assert on("fork", "bazaar", "--at", "6", "--as", name, "--anyway", *more).code == 0, name
+        genesis = json.loads(on("log", name, "--own").out.splitlines()[0])
+        assert genesis["payload"]["fork_of"]["unverified"] is True
+        assert on("state", name).code == 0
+        assert "before its fork point, in bazaar at seq 5: checksum differs" in on("verify", name).out
+    assert on("fork", "bazaar", "--at", "4", "--as", "earlier").code == 0
+
+
 @pytest.mark.usefixtures("line")
 def test_verify_of_a_fork_finds_a_change_in_its_past(on: Cli, database_url: str) -> None:
     """A changed effect before the fork point is found by the fork; one behind it is none of its business."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worldledger.errors import InvalidEffectError
+from worldledger.errors import InvalidEffectError, TamperedError
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.moments import HEAD, At, one_moment, read_moment
 from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
-from worldledger_service.cli.output import counted, effects, plain, progress_bar, put, put_bytes
+from worldledger_service.cli.output import counted, effects, plain, progress_bar, put, put_bytes, say
 
 if TYPE_CHECKING:
     from worldledger.effects import EffectDraft
@@ -87,7 +87,11 @@ def fork(
         assert origin is not None  # noqa: S101 - it is a fork
         return made, origin, is_new
 
-    made, origin, is_new = with_store(target(ctx, database_url, home), work)
+    try:
+        made, origin, is_new = with_store(target(ctx, database_url, home), work)
+    except TamperedError as error:
+        say(error.message if anyway else f"{error.message}; --anyway forks it all the same")
+        raise typer.Exit(1) from None
     if as_json:
         import orjson  # noqa: PLC0415
 

@@ -22,6 +22,7 @@ from worldledger.errors import (
     InvalidConfigError,
     InvalidEffectError,
     SimulationError,
+    TamperedError,
     WorldExistsError,
 )
 from worldledger.folding import Fold
@@ -68,7 +69,7 @@ class NewFork(BaseModel):
     - ``config``: the world's own config if it is not the parent's; the kind may begin with effects for it
       (`Ruleset.going_on`)
     - ``same_noise``: whether its agents go on to draw the noise of the parent
-    - ``anyway``: whether it is made although the log around the fork point does not verify
+    - ``anyway``: whether it is made although the log before the fork point, or the head, does not verify
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -129,7 +130,13 @@ async def make_fork(
             what = f"a world named {name!r} is already there, and it is not this fork"
             raise WorldExistsError(what, world_id=name)
         name = _name(parent.world_id, seq, attempt)
-    base = await states.base_at(parent.world_id, seq)
+    try:
+        base = await states.base_at(parent.world_id, seq)
+    except TamperedError:
+        if not fork.anyway:
+            raise
+        base = await states.base_at(parent.world_id, seq, check=False)
+        point = point.model_copy(update={"unverified": True})
     if base.checksum.hex() != point.checksum:
         raise Finding(parent.world_id, seq, "the log was changed while it was being forked").error()
     ancestors = {record.world_uuid for record in await states.line(parent)}

@@ -303,9 +303,16 @@ class States:
             self._fork_points[key] = state.copy_deep()
         return Fold(world_id, ruleset, state)
 
-    async def base_at(self, world_id: str, global_seq: int) -> Base:
-        """Return an independent fold at a seq and the chain's checksum there, to continue from. Raises as `fold_at`."""
-        reached = await self._reach(world_id, global_seq)
+    async def base_at(self, world_id: str, global_seq: int, *, check: bool = True) -> Base:
+        """Return an independent fold at a seq and the chain's checksum there, to continue from. Raises as `fold_at`.
+
+        Without ``check`` a chain that does not hold is folded as it stands, and no snapshots are written.
+        """
+        if check:
+            reached = await self._reach(world_id, global_seq)
+        else:
+            base = await self.snapshots.before(world_id, global_seq, (await self.rules(world_id)).ruleset)
+            reached = await advance(self._reader, base, global_seq, check=False)
         return Base(reached.fold, reached.checksum, 0)
 
     async def _reach(
