@@ -145,6 +145,21 @@ Deno.test("any seq of a loaded block has its state, in whatever order it is aske
   same(store.at(3001), undefined);
 });
 
+Deno.test("what has not changed since its block began may be older, unless the block is the first", async () => {
+  const load = (from: number, to: number): Promise<BlockData> =>
+    Promise.resolve({
+      key: from,
+      state: { entities: {}, relationships: {} },
+      last: to,
+      patches: [{ seq: 1030, ops: [] }],
+    });
+  const store = new FrameStore((from, to) => load(from, Math.min(to, 2 * BLOCK)), 2 * BLOCK, 7);
+  for (const seq of [8, 1029]) store.want(seq);
+  await settled();
+  const told = [8, 1029, 1030, 1031].map((seq) => [store.changedAt(seq) ?? null, store.mayBeOlder(seq)]);
+  same(told, [[7, false], [1025, true], [1030, false], [1030, false]]);
+});
+
 Deno.test("a cursor has the blocks loaded that it moves towards, and no block twice", async () => {
   const { store, asked } = counting(5 * BLOCK);
   store.want(3 * BLOCK, -1);

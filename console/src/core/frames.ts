@@ -134,6 +134,12 @@ export class FrameStore {
     return this.blocks.get(blockOf(seq))?.changedAt(seq);
   }
 
+  /** Whether that is where its block begins, and not the first: the last change may lie before it. */
+  mayBeOlder(seq: number): boolean {
+    const key = this.blocks.get(blockOf(seq))?.data.key;
+    return key !== undefined && key > this.first && key === this.changedAt(seq);
+  }
+
   /** What the effect at a seq changed; undefined where that is not loaded. */
   changesAt(seq: number): readonly Operation[] | undefined {
     const block = this.blocks.get(blockOf(seq));

@@ -281,6 +281,11 @@ export class FramesOfWorld implements Frames {
     return this.model.store(this.agent).changedAt(seq);
   }
 
+  /** Whether it may have been an earlier one. */
+  mayBeOlder(seq: number): boolean {
+    return this.model.store(this.agent).mayBeOlder(seq);
+  }
+
   /** A state from nearby while the one at a seq is loaded. */
   near(seq: number): { seq: number; state: Shown } | undefined {
     return this.model.store(this.agent).near(seq);

@@ -84,13 +84,13 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
   const asTree = !hasPanel || model.here.panes.includes("tree");
   const near = frame === undefined ? frames.near(seq) : undefined;
   const error = frame === undefined ? frames.error(seq) : undefined;
-  const asOf = frames.asOf(seq);
+  const made = frames.asOf(seq);
+  const asOf = made === undefined ? "" : `as of seq ${made}${frames.mayBeOlder(seq) ? " or before" : ""}`;
   return (
     <article class="one" aria-label={agent === null ? "The truth" : `Belief of ${agent}`}>
       {named && (
         <h2>
-          {agent === null ? "Truth" : <bdi>{agent}</bdi>}{" "}
-          <small>{agent === null ? `at seq ${seq}` : asOf === undefined ? "" : `as of seq ${asOf}`}</small>
+          {agent === null ? "Truth" : <bdi>{agent}</bdi>} <small>{agent === null ? `at seq ${seq}` : asOf}</small>
         </h2>
       )}
       {frame === undefined && (
