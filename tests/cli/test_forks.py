@@ -164,12 +164,12 @@ def test_a_tampered_world_is_forked_only_anyway(on: Cli, database_url: str) -> N
         database_url,
         "update effects set effect = replace(effect::text, 'figs', 'dates')::json where world_id = 'bazaar'",
     )
-    for more in ((), ("--verify",)):
-        refused = on("fork", "bazaar", "--at", "6", "--as", "child", *more)
+    for verifying in ([], ["--verify"]):
+        refused = on("fork", "bazaar", "--at", "6", "--as", "child", *verifying)
         assert (refused.code, refused.out) == (1, "")
         assert "world bazaar, seq 5: checksum differs" in " ".join(refused.err.split())
-    for name, more in (("child", ()), ("checked", ("--verify",)), ("at-the-place", ("--at", "5"))):
-        assert on("fork", "bazaar", "--at", "6", "--as", name, "--anyway", *more).code == 0, name
+    for name, at, verifying in (("child", "6", []), ("checked", "6", ["--verify"]), ("at-the-place", "5", [])):
+        assert on("fork", "bazaar", "--at", at, "--as", name, "--anyway", *verifying).code == 0, name
         genesis = json.loads(on("log", name, "--own").out.splitlines()[0])
         assert genesis["payload"]["fork_of"]["unverified"] is True
         assert on("state", name).code == 0
@@ -207,7 +207,7 @@ def test_verify_names_a_parent_that_is_not_there(on: Cli, database_url: str) -> 
     result = on("verify", "child", "grandchild")
     assert result.code == 1
     assert result.out.startswith(
-        "not checked: what child has from bazaar, which is not there; its own 2 effects hold, head 2:"
+        "not checked: what child has from bazaar, which is not there up to seq 6; its own 2 effects hold, head 2:"
     )
     assert "  inherited from bazaar: not checked, up to 6:" in result.out
     assert result.err.endswith("worldledger: 1 verified, 0 tampered, 1 not checked to their beginning\n")

@@ -157,7 +157,7 @@ def test_a_parent_that_is_not_here_is_named(
     assert code == 0
     assert "world 'late' goes on from seq 5 of world 'bazaar', which is not in this database" in told
     assert run("import", "log", files["early"])[0] == 0
-    assert "which is not in this database" in run("import", "log", file)[2]
+    assert "which is not in this database; import a longer export of it" in run("import", "log", file)[2]
     assert run("import", "log", files["whole"])[0] == 0
     assert run("import", "log", file)[2] == ""
     assert run("verify", "late")[0] == 0

@@ -205,7 +205,7 @@ async def test_moments_before_the_fork_lie_in_the_parent(store: Store, world_id:
         (world_id, 7),
         (world_id, 11),
         (world_id, 5),
-        f"world {world_id!r} has no seq 12; its head is 11",
+        f"up to the fork point, world {world_id!r} has no seq 12; its head is 11",
         f"world {world_id!r} is no fork: it has no parent",
     ]
 

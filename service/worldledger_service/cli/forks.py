@@ -213,7 +213,8 @@ def _told(report: Report) -> Iterator[str]:
         first = "" if report.differs_after == report.resumed_after else "first "
         yield f"  the states {first}differ after seq {report.differs_after}, at {plain(report.differs_at)}"
     else:
-        yield "  the states are alike to the end"
+        since = "" if report.resumed_after is None else " from there"
+        yield f"  the states are alike{since} to the end"
     for refusal in report.refusals[: 1 if report.refused > _SHOWN else _SHOWN]:
         what = f"seq {refusal.seq} {plain(refusal.kind)} of {plain(refusal.source_id)}"
         yield f"  refused: {what}: {plain(refusal.reason)}"

@@ -308,7 +308,8 @@ def _sentence(verdict: Verdict, start: Position) -> str:
     since = f" since seq {start.global_seq}" if start.global_seq else ""
     own = f"{verdict.effects} effects{since}"
     if verdict.missing is not None:
-        what = f"not checked: what {verdict.world_id} has from {verdict.missing.world_id}, which is not there"
+        parent, until = verdict.missing.world_id, verdict.missing.until.global_seq
+        what = f"not checked: what {verdict.world_id} has from {parent}, which is not there up to seq {until}"
         return f"{what}; its own {own} hold, head {verdict.position}"
     return f"verified {verdict.world_id} {own}, head {verdict.position}"
 

@@ -33,7 +33,8 @@ async def check_parent(reader: Reader, world_id: str, fork_of: ForkPoint) -> dic
     rows = await reader.fetch(statements.FORK_POINT, fork_of.world_id, fork_of.global_seq)
     where = f"seq {fork_of.global_seq} of world {fork_of.world_id!r}"
     if not rows or rows[0]["checksum"] is None:
-        what = f"world {world_id!r} goes on from {where}, which is not in this database; import that world, too"
+        what = f"world {world_id!r} goes on from {where}, which is not in this database; import "
+        what += "a longer export of it" if rows else "that world, too"
         raise ParentMissingError(what, world_id=world_id, parent=fork_of.world_id, global_seq=fork_of.global_seq)
     (row,) = rows
     if row["world_uuid"].hex != fork_of.world_uuid:

@@ -144,8 +144,15 @@ class States:
         The record of an ancestor has the fork point as its head. Raises MomentNotFoundError as `seq_at` does, for the
         world itself if no ancestor has the moment either, and for a parent that a world does not have.
         """
-        world = await self._named(world, moment)
-        moment = moment._replace(parents=0)
+        named = await self._named(world, moment)
+        try:
+            return await self._place(named, moment._replace(parents=0))
+        except MomentNotFoundError as error:
+            if named is world:
+                raise
+            raise MomentNotFoundError(f"up to the fork point, {error.message}", **error.details) from None
+
+    async def _place(self, world: WorldRecord, moment: Moment) -> tuple[WorldRecord, int]:
         if moment == HEAD or moment.seq is not None:
             return world, await self.seq_at(world, seq=moment.seq)
         if moment.unit is not None:
