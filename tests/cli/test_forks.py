@@ -38,7 +38,11 @@ def test_a_fork_and_its_history(on: Cli, database_url: str) -> None:
     assert _lines(on("log", "bazaar~4", "--after", "parent:1", "--until", "parent:3").out) == whole[1:3]
     assert _lines(on("log", "bazaar~4", "--after", "1").out) == whole[5:]
     assert _lines(on("log", "bazaar~4", "--after", "head", "--until", "parent:3").out) == []
-    assert on("state", "bazaar~4", "--at", "parent:3").out.startswith("bazaar at seq 3")
+    assert on("state", "bazaar~4", "--at", "parent:3").out.startswith("bazaar at seq 3 (fork point 4), ")
+    assert on("state", "bazaar~4", "--at", "parent:head").out.startswith("bazaar at seq 4 (the fork point), ")
+    not_followed = "what came of it in the fork, after seq 4, is not followed"
+    assert not_followed in on("why", "bazaar~4", "parent:3", "--forward").out
+    assert not_followed not in on("why", "bazaar", "3", "--forward").out + on("why", "bazaar~4", "parent:3").out
     told = json.loads(on("fork", "bazaar~4", "--at", "head", "--as", "third", "--json").out)
     assert told["fork_of"] == {"parent": "bazaar~4", "at_seq": 3, "made": True}
     assert len(_lines(on("log", "third").out)) == 9

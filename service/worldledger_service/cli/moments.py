@@ -144,6 +144,15 @@ async def place_of(store: Store, world: WorldRecord, moment: Moment) -> tuple[Wo
         raise MomentNotFoundError(what, **error.details) from None
 
 
+def shown_end(world: WorldRecord, found: WorldRecord, seq: int) -> str:
+    """Return how a seq lies to the end of the log in which a moment of a world was found: "the head", "head 12".
+
+    For a world's history an ancestor's log ends at the fork point.
+    """
+    end = "head" if found.world_id == world.world_id else "fork point"
+    return f"the {end}" if seq == found.head_seq else f"{end} {found.head_seq}"
+
+
 async def seq_of(store: Store, world: WorldRecord, moment: Moment) -> int:
     """Return the seq of a moment in a world's own log. Raises MomentNotFoundError for a moment of an ancestor's."""
     return _own(world, *await place_of(store, world, moment))

@@ -27,6 +27,7 @@ from worldledger_service.cli.moments import (
     one_moment,
     place_of,
     read_moment,
+    shown_end,
     shown_wall_time,
 )
 from worldledger_service.cli.naming import find_world
@@ -89,15 +90,15 @@ def show_state(
     world, moment = named_place(world, moment)
 
     async def work(store: Store) -> None:
-        record = await find_world(store, world)
-        record, seq = await place_of(store, record, moment)
+        asked = await find_world(store, world)
+        record, seq = await place_of(store, asked, moment)
         with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
             found = await store.states.state_at(record.world_id, seq, effects(tell))
         if as_json:
             put_bytes(_document(found))
         else:
             row = await store.reader.effect(record.world_id, seq)
-            put_fitted(_page(found, read_effect(record.world_id, row), record.head_seq))
+            put_fitted(_page(found, read_effect(record.world_id, row), shown_end(asked, record, seq)))
 
     with_store(target(ctx, database_url, home), work)
 
@@ -137,12 +138,11 @@ def _document(found: StateAt) -> bytes:
     return json.dumps(facts, ensure_ascii=False)[:-1].encode() + b', "state": ' + text + b"}\n"
 
 
-def _page(found: StateAt, effect: dict[str, Any], head_seq: int) -> Iterator[list[Piece]]:
-    """Lay out a state for people; ``effect`` is the last one in it."""
+def _page(found: StateAt, effect: dict[str, Any], end: str) -> Iterator[list[Piece]]:
+    """Lay out a state for people; ``effect`` is the last one in it, ``end`` says where the log ends."""
     state, metadata = found.state, found.state.metadata
-    at = "the head" if found.global_seq == head_seq else f"head {head_seq}"
     times = f"sim_time {effect.get('sim_time')}, {shown_wall_time(effect.get('wall_time'))}"
-    yield [(found.world_id, "bold"), (f" at seq {found.global_seq} ({at}), {times}", "")]
+    yield [(found.world_id, "bold"), (f" at seq {found.global_seq} ({end}), {times}", "")]
     yield [("state digest ", ""), (found.state_digest, "cyan"), (f", {found.ruleset} {found.ruleset_version}", "")]
     ignored = [(name, metadata.get(f"{name}_effects")) for name in ("unknown", "malformed")]
     told = [(f", {counted(count, f'{name} effect')}", "yellow") for name, count in ignored if count]

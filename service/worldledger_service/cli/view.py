@@ -18,6 +18,7 @@ from worldledger_service.cli.moments import (
     named_places,
     one_moment,
     place_of,
+    shown_end,
 )
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
@@ -99,10 +100,12 @@ def show_view(
 
         seen = []
         for name, when in places:
-            record, seq = await place_of(store, await find_world(store, name), when)
+            asked = await find_world(store, name)
+            record, seq = await place_of(store, asked, when)
             with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
                 found = await store.states.state_at(record.world_id, seq, effects(tell))
-                seen.append((found, await seen_at(store, found, agent, record.head_seq), record.head_seq))
+                view = await seen_at(store, found, agent, record.head_seq)
+                seen.append((found, view, shown_end(asked, record, seq)))
         documents = [_document(found, view, truth=truth) for found, view, _ in seen] if as_json else []
         if len(seen) == 2:
             if as_json:
@@ -172,11 +175,10 @@ def _units(found: StateAt) -> dict[str, Any]:
 # -- for people ----------------------------------------------------------------------------------------------
 
 
-def _page(found: StateAt, view: View, head_seq: int, *, truth: bool) -> Iterator[list[Piece]]:
-    at = "the head" if found.global_seq == head_seq else f"head {head_seq}"
+def _page(found: StateAt, view: View, end: str, *, truth: bool) -> Iterator[list[Piece]]:
     units = _units(found)
     counted = "".join(f", {unit} {number}" for unit, number in units.items())
-    yield [(view.agent_id, "bold"), (f" in {found.world_id} at seq {found.global_seq} ({at}){counted}", "")]
+    yield [(view.agent_id, "bold"), (f" in {found.world_id} at seq {found.global_seq} ({end}){counted}", "")]
     yield [(f"view {view.view_seq}, context digest ", ""), (view.context_digest, "cyan")]
     yield from _truth(found.state, view) if truth else _seen(view, has_globals=bool(units))
 

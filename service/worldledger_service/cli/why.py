@@ -85,7 +85,10 @@ def show_why(
 
         record = await find_world(store, world)
         asked = Asked("forward" if forward else "back", depth, width, limit, window)
-        found = await why(store, *await place_of(store, record, moment), asked)
+        place, at_seq = await place_of(store, record, moment)
+        found = await why(store, place, at_seq, asked)
+        if forward and place.world_id != record.world_id:
+            found.notes.append(f"what came of it in the fork, after seq {place.head_seq}, is not followed")
         if as_json:
             put_bytes(json.dumps(document(found), ensure_ascii=False).encode() + b"\n")
         elif as_dot:
