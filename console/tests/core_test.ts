@@ -37,7 +37,7 @@ Deno.test("an address that was written is read as the same", () => {
     selected: ["a", "b"],
   } as const;
   same(parse(format({ ...worlds, selected: ["a", "b"] })), worlds);
-  const compared = { page: "compare" as const, worlds: ["a", "b"], group: "x=1" };
+  const compared = { page: "compare" as const, worlds: ["a", "b"], group: "x=1", view: "me" };
   same(parse(format(compared)), compared);
 });
 

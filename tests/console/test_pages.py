@@ -107,6 +107,10 @@ async def test_the_lanes_of_a_fork_begin_below_the_past_that_it_shares(page: Pag
     await expect(page.get_by_role("region", name="Lane of bazaar").get_by_role("link").first).to_have_text("5")
     fork = page.get_by_role("region", name="Lane of second-try").get_by_role("listitem")
     await expect(fork.first).to_contain_text("WorldCreated")
+    await page.get_by_role("combobox", name="Compare what was seen").select_option("Bea")
+    await page.get_by_text("Where the views differ").click()
+    await expect(page.get_by_role("tree", name="Where the views differ")).to_contain_text("Bea")
+    assert "view=Bea" in page.url
 
 
 async def test_questions_in_sql_are_answered(page: Page) -> None:
@@ -240,6 +244,23 @@ async def test_turns_and_rounds_are_stepped_and_played(page: Page) -> None:
         await page.keyboard.press("Space")
         await expect(moment(page)).to_have_attribute("aria-valuenow", head)
         await expect(page.get_by_role("button", name="play", exact=True)).to_be_visible()
+
+
+async def test_rounds_are_links_to_their_ends(page: Page, site: Site) -> None:
+    """Each round of a social-RL run leads to where it is complete, with its messages and no others."""
+    site.post("/v1/worlds", {"world_id": "study", "ruleset": "social_rl", "time_authority": "client"})
+    for number, words in ((1, "I see."), (2, "<b>I hear.</b>")):
+        said = {"agent_id": "Worker+A", "content": words, "round_number": number, "turn_number": 1, "timestamp": number}
+        site.post("/v1/worlds/study/rounds", {"round_number": number, "messages": [said]})
+    await page.goto("/#/w/study?at=live")
+    rounds = page.get_by_role("group", name="Rounds")
+    messages = page.get_by_role("list", name="Messages of the round").get_by_role("listitem")
+    await expect(rounds.locator("[aria-current]")).to_have_text("Round 2")
+    await expect(messages).to_contain_text(["<b>I hear.</b>"])
+    await rounds.get_by_role("button", name="Round 1").click()
+    await expect(rounds.locator("[aria-current]")).to_have_text("Round 1")
+    await expect(messages).to_contain_text(["I see."])
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "4")
 
 
 async def test_a_simulation_has_charts_over_turns_and_a_map(page: Page) -> None:

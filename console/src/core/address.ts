@@ -36,6 +36,8 @@ export interface CompareAddress {
   worlds: string[];
   /** By what runs are put together for their mean and quartiles; empty for each run alone. */
   group: string;
+  /** The agent whose views of two worlds are compared, too; empty for none. */
+  view: string;
 }
 
 export interface SqlAddress {
@@ -86,7 +88,12 @@ export function parse(hash: string): Address {
     });
   }
   if (page === "compare") {
-    return { page: "compare", worlds: [...new Set(given.getAll("world"))].slice(0, 20), group: text("group") };
+    return {
+      page: "compare",
+      worlds: [...new Set(given.getAll("world"))].slice(0, 20),
+      group: text("group"),
+      view: text("view"),
+    };
   }
   if (page === "sql") {
     const params = Object.fromEntries(
@@ -136,6 +143,7 @@ export function format(address: Address): string {
     path = "#/compare";
     for (const world of address.worlds) put("world", world);
     put("group", address.group);
+    put("view", address.view);
   } else if (address.page === "sql") {
     path = "#/sql";
     put("name", address.name);

@@ -262,8 +262,8 @@ export class HttpSource implements Source {
     throw new Error("the search was cut off");
   }
 
-  compare(worlds: string[], group: string): Promise<Compared> {
-    return get("/v1/compare", {}, { world: worlds, group });
+  compare(worlds: string[], group: string, view: string): Promise<Compared> {
+    return get("/v1/compare", {}, { world: worlds, group, view });
   }
 
   log(world: string, until: number): string {

@@ -106,7 +106,7 @@ export interface Source {
   /** The same as an Arrow IPC stream, with every row. */
   askArrow(question: Question | string, params: Record<string, string>): Promise<Blob>;
   /** Where worlds part, and what is measured of them; `group` for the mean and quartiles by a label. */
-  compare(worlds: string[], group: string): Promise<Compared>;
+  compare(worlds: string[], group: string, view: string): Promise<Compared>;
   /** The log for verification, or where it is read. */
   log(world: string, until: number): Blob | string;
   /** Be told every effect after a seq; returns how to end that. */

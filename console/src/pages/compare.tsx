@@ -21,14 +21,24 @@ const DETAILS = [["states", "Where the states differ"], ["views", "Where the vie
 ]] as const;
 
 export function Compare({ here }: { here: CompareAddress }) {
-  const { worlds, group } = here;
+  const { worlds, group, view } = here;
+  const agents = useSignal<string[]>([]);
   const found = useSignal<Compared | null>(null);
   const error = useSignal("");
   useEffect(() => {
+    if (worlds.length !== 2) return;
+    Promise.all(worlds.map((world) => source.agents(world))).then(([a = [], b = []]) => {
+      const others = new Set(b.map(({ agent_id }) => agent_id));
+      agents.value = a.map(({ agent_id }) => agent_id).filter((name) => others.has(name));
+    }, () => undefined);
+  }, []);
+  useEffect(() => {
     document.title = "Compare · Worldledger";
     if (worlds.length < 2) error.value = "Two worlds at least are needed";
-    else source.compare(worlds, group).then((answer) => found.value = answer, (reason) => error.value = words(reason));
-  }, [group]);
+    else {source.compare(worlds, group, view).then((answer) =>
+        found.value = answer, (reason) =>
+        error.value = words(reason));}
+  }, [group, view]);
   const answer = found.value;
   return (
     <main class="compare">
@@ -51,6 +61,17 @@ export function Compare({ here }: { here: CompareAddress }) {
             {answer.pairs.map((pair) => (
               <OnePair key={`${pair.a}\n${pair.b}`} pair={pair} only={answer.pairs.length === 1} />
             ))}
+            {agents.value.length > 0 && (
+              <p>
+                <label>
+                  Compare what was seen, too, by{" "}
+                  <select value={view} onChange={({ currentTarget }) => go({ ...here, view: currentTarget.value })}>
+                    <option value="">no agent</option>
+                    {agents.value.map((name) => <option key={name} value={name}>{name}</option>)}
+                  </select>
+                </label>
+              </p>
+            )}
             {DETAILS.map(([name, title]) =>
               isObject(answer[name]) && (
                 <details key={name}>

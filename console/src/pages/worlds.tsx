@@ -98,7 +98,7 @@ export function Worlds({ here }: { here: WorldsAddress }) {
               {selected.length < 2
                 ? "Select another one to compare."
                 : (
-                  <a href={format({ page: "compare", worlds: selected, group: "" })}>
+                  <a href={format({ page: "compare", worlds: selected, group: "", view: "" })}>
                     Compare {selected.length} worlds
                   </a>
                 )} <button type="button" onClick={() => change({ selected: [] })}>none</button>

@@ -6,6 +6,7 @@ import { compare, type Mark, type Shown } from "../core/belief.ts";
 import { type Bin, grown, kindsOf, type Stretch } from "../core/density.ts";
 import { BLOCK, FrameStore } from "../core/frames.ts";
 import { changed, type Json } from "../core/json.ts";
+import { Lru } from "../core/lru.ts";
 import { EffectPages } from "../core/pages.ts";
 import type { Cursor, Effect, Frame, Frames } from "../core/panel.ts";
 import type { Page, World } from "../core/source.ts";
@@ -25,6 +26,8 @@ const GROW_MS = 100;
 const FIRST_MS = 1000;
 /** Most agents that are asked what they saw. */
 const MOST_WITNESSES = 16;
+/** Frames that are kept as they were given. */
+const SEEN = 64;
 /** Effects of some kinds that a panel is given. */
 const MOST_EFFECTS = 5000;
 
@@ -251,7 +254,8 @@ export class WorldModel {
 /** The frames of the truth or of an agent's belief, as panels and the tree are given them. */
 export class FramesOfWorld implements Frames {
   readonly world: Frames["world"];
-  private seen: { seq: number; loaded: number; beside: string | undefined; frame: Frame | undefined } | null = null;
+  /** The frames that were asked for last: a map asks for those of its trails, too. */
+  private seen = { loaded: -1, beside: undefined as string | undefined, frames: new Lru<number, Frame>(SEEN) };
 
   constructor(private readonly model: WorldModel, readonly agent: string | null) {
     const { world_id, ruleset, config } = model.world;
@@ -269,10 +273,12 @@ export class FramesOfWorld implements Frames {
   exactly(seq: number): Frame | undefined {
     const loaded = this.model.loaded.peek();
     const beside = this.agent ?? this.model.here.agents[0];
-    const { seen } = this;
-    if (seen?.seq === seq && seen.loaded === loaded && seen.beside === beside) return seen.frame;
-    const frame = this.make(seq, beside);
-    this.seen = { seq, loaded, beside, frame };
+    if (this.seen.loaded !== loaded || this.seen.beside !== beside) {
+      this.seen = { loaded, beside, frames: new Lru(SEEN) };
+    }
+    const known = this.seen.frames.get(seq);
+    const frame = known ?? this.make(seq, beside);
+    if (known === undefined && frame !== undefined) this.seen.frames.set(seq, frame);
     return frame;
   }
 

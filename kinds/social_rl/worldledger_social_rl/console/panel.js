@@ -1,4 +1,4 @@
-// A social-RL run: the round at the cursor with its messages, and each agent's feedback and cues.
+// A social-RL run: its rounds, that at the cursor with its messages, and each agent's feedback and cues.
 
 /**
  * @import { Cursor, Effect, Frames } from "../../../../console/src/core/panel.ts"
@@ -18,6 +18,8 @@ STYLE.replaceSync(`
 .social-rl .content { display: block; white-space: pre-wrap; overflow-wrap: anywhere; }
 .social-rl button { border: 0; background: none; padding: 0; color: var(--accent); }
 .social-rl meter { width: 5em; }
+.social-rl .rounds { display: flex; flex-wrap: wrap; gap: 0.1rem 0.8rem; max-height: 6rem; overflow: auto; }
+.social-rl .rounds [aria-current] { background: var(--here); }
 `);
 document.adoptedStyleSheets.push(STYLE);
 
@@ -52,11 +54,32 @@ export function panel(element, frames, cursor) {
   agents.tabIndex = 0;
   agents.setAttribute("role", "region");
   agents.setAttribute("aria-label", "Agents");
-  const root = make("div", "social-rl", about, feed, agents);
+  const rounds = make("div", "rounds");
+  rounds.setAttribute("role", "group");
+  rounds.setAttribute("aria-label", "Rounds");
+  const root = make("div", "social-rl", rounds, about, feed, agents);
   element.append(root);
   /** @type {Effect[]} */
   let messages = [];
 
+  /** @type {Effect[]} */
+  let begun = [];
+  /** The rounds, each a link to the last effect before the next: there it is complete. */
+  const loadRounds = async () => {
+    const found = await frames.effects("RoundStarted", "RoundEnded");
+    if (found.length === begun.length) return;
+    begun = found;
+    /** @type {Map<Json | undefined, number>} */
+    const ends = new Map(found.map(({ payload, global_seq }) => [payload["round_number"], global_seq]));
+    rounds.replaceChildren(...[...ends].map(([number, seq]) => {
+      const button = make("button", "", `Round ${String(number)}`);
+      button.setAttribute("type", "button");
+      button.dataset["round"] = String(number);
+      button.addEventListener("click", () => cursor.go(seq));
+      return button;
+    }));
+    show();
+  };
   const load = async () => {
     const found = await frames.effects("MessageEmitted", "RoundSynthesised");
     if (found.length === messages.length) return;
@@ -95,6 +118,9 @@ export function panel(element, frames, cursor) {
       : `Round ${round ?? "?"}${run["round_open"] === true ? ", running" : ""}${
         typeof run["condition"] === "string" ? ` · ${run["condition"]}` : ""
       }`;
+    for (const button of rounds.querySelectorAll("button")) {
+      button.toggleAttribute("aria-current", button.dataset["round"] === String(round));
+    }
     const said = messages.filter((each) =>
       each.global_seq <= seq && (round === undefined || each.payload["round_number"] === round)
     );
@@ -119,9 +145,10 @@ export function panel(element, frames, cursor) {
       make("table", "", make("caption", "unseen", "Agents"), make("thead", "", top), make("tbody", "", ...rows)),
     );
   };
-  const ends = [cursor.subscribe(show), frames.subscribe(() => (show(), void load()))];
+  const ends = [cursor.subscribe(show), frames.subscribe(() => (show(), void load(), void loadRounds()))];
   show();
   void load();
+  void loadRounds();
   return () => {
     for (const end of ends) end();
     root.remove();
