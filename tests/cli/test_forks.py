@@ -67,6 +67,8 @@ def test_a_fork_is_replayed_with_its_past(on: Cli, database_url: str) -> None:
     ):
         replayed = on("replay", "fork", "--speed", "max", "--json", *options)
         assert (replayed.code, replayed.err, _lines(replayed.out)) == (0, "", expected), options
+    refused = on("replay", "fork", "--from", "parent:step:5")
+    assert "up to the fork point, world 'bazaar' has no step 5; its last is 3" in " ".join(refused.err.split())
     refused = on("replay", "fork", "--from", "1", "--to", "parent:3")
     assert refused.code == 2
     assert "--from is seq 1, which lies behind --to, seq 3 of 'bazaar'" in " ".join(refused.err.split())

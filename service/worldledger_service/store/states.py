@@ -145,12 +145,8 @@ class States:
         world itself if no ancestor has the moment either, and for a parent that a world does not have.
         """
         named = await self._named(world, moment)
-        try:
+        with _up_to_the_fork_point(is_named=named is not world):
             return await self._place(named, moment._replace(parents=0))
-        except MomentNotFoundError as error:
-            if named is world:
-                raise
-            raise MomentNotFoundError(f"up to the fork point, {error.message}", **error.details) from None
 
     async def _place(self, world: WorldRecord, moment: Moment) -> tuple[WorldRecord, int]:
         if moment == HEAD or moment.seq is not None:
@@ -170,7 +166,9 @@ class States:
     async def first_of_unit(self, world: WorldRecord, moment: Moment) -> tuple[WorldRecord, int]:
         """Return the place of the first effect of the unit that a moment names. Raises as `place_at`."""
         assert moment.unit is not None  # noqa: S101 - other moments are one effect
-        return (await self._unit_in_history(await self._named(world, moment), *moment.unit))[0]
+        named = await self._named(world, moment)
+        with _up_to_the_fork_point(is_named=named is not world):
+            return (await self._unit_in_history(named, *moment.unit))[0]
 
     async def _named(self, world: WorldRecord, moment: Moment) -> WorldRecord:
         """Return the world in whose history a moment is looked for: the ancestor that it names."""
@@ -484,3 +482,14 @@ class States:
         elif live.seq < seq:
             live.after(live.seq, ())
             live.grow((await advance(reader, Base(live.fold, b"", 0), seq)).size)
+
+
+@contextmanager
+def _up_to_the_fork_point(*, is_named: bool) -> Iterator[None]:
+    """Say of a moment that a named ancestor does not have up to the fork point that it may have it after that."""
+    try:
+        yield
+    except MomentNotFoundError as error:
+        if not is_named:
+            raise
+        raise MomentNotFoundError(f"up to the fork point, {error.message}", **error.details) from None
