@@ -144,7 +144,8 @@ class Rerun:
             self._ancestors = {record.world_uuid for record in await self._states.line(self._parent)}
         start = await self._resume()
         await self._check(start)
-        theirs = await self._states.fold_at(self._parent.world_id, start)
+        checked = fork_of is None or not fork_of.unverified  # it was forked anyway, and the genesis says so
+        theirs = (await self._states.base_at(self._parent.world_id, start, check=checked)).fold
         own = await self._states.fold_at(world_id, self._world.head_seq)
         if self._asked.playing is not None:
             self._views = Views(own.copy())
