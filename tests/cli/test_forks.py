@@ -181,6 +181,7 @@ def test_a_tampered_world_is_forked_only_anyway(on: Cli, database_url: str) -> N
         assert on("state", name).code == 0
         assert "before its fork point, in bazaar at seq 5: checksum differs" in on("verify", name).out
         assert "the states are alike to the end" in on("rerun", name).out
+        assert on("replay", "--check", name).code == 0
     assert on("fork", "bazaar", "--at", "4", "--as", "earlier").code == 0
 
 

@@ -289,8 +289,8 @@ class States:
     async def beginning(self, world_id: str, ruleset: Ruleset, reader: Reader | None = None) -> Fold:
         """Return an independent fold before a world's first effect: that of a fork has its parent's state.
 
-        Raises ParentMissingError if the parent is not here, TamperedError if it was rewritten since, and what `fold_at`
-        raises.
+        Raises ParentMissingError if the parent is not here, TamperedError if it was rewritten since or does not verify
+        (unless the fork was made anyway), and what `fold_at` raises.
         """
         fork_of = (await self.rules(world_id)).fork_of
         if fork_of is None:
@@ -302,7 +302,7 @@ class States:
         if known is not None:
             return Fold(world_id, ruleset, known.copy_deep())
         base = await self.snapshots.before(fork_of.world_id, fork_of.global_seq, ruleset, reader)
-        reached = await advance(reader, base, fork_of.global_seq)
+        reached = await advance(reader, base, fork_of.global_seq, check=not fork_of.unverified)
         state = reached.fold.state
         if reached.size <= _FORK_POINT_BYTES:
             self._fork_points[key] = state.copy_deep()
