@@ -442,6 +442,19 @@ async def test_payloads_are_text_whatever_they_hold(page: Page, address: str) ->
     assert await page.locator("#hurt, img[onerror], svg[onload]").count() == 0
 
 
+async def test_names_in_charts_and_lanes_are_text(page: Page) -> None:
+    """Markup in the values of a table, on the axis of its chart and in the lanes of a comparison is shown as it is."""
+    query = "select source_id, count(*) as n from effects where world_id = 'nasty' group by 1"
+    await page.goto(f"/#/sql?{urlencode({'query': query, 'chart': 'bars', 'x': 'source_id', 'y': 'n'})}")
+    await expect(page.get_by_role("img", name="bars: n by source_id")).to_contain_text("<img src=x")
+    await expect(page.get_by_role("row").filter(has_text="<script>")).to_be_visible()
+    await page.goto("/#/compare?world=nasty&world=bazaar")
+    await expect(page.get_by_role("alert")).to_be_visible()
+    await page.goto("/#/compare?world=nasty&world=long")
+    await expect(page.get_by_role("region", name="Lane of nasty")).to_contain_text(NASTY["text"])
+    assert await page.locator("#hurt, img[onerror], svg[onload]").count() == 0
+
+
 async def test_a_log_is_verified_in_the_browser(page: Page, site: Site) -> None:
     """The chain ends in the told head; a head noted elsewhere that is not on it breaks it, at its place."""
     world = httpx2.get(f"{site.url}/v1/worlds/long").json()
@@ -543,6 +556,7 @@ async def test_a_world_is_taken_along_as_one_file(page: Page, browser: Browser, 
     assert {url for url in asked if not url.startswith(("file:", "blob:"))} == set()
 
 
+@pytest.mark.thorough
 async def test_a_part_of_a_world_is_taken_along(site: Site, browser: Browser, tmp_path: Path) -> None:
     """From one moment to another: the file has these effects, moves within them, and says what its check proves."""
     env = environment(WORLDLEDGER_DATABASE_URL=site.database_url, WORLDLEDGER_HOME=str(tmp_path))
