@@ -51,7 +51,7 @@ const find = (selector) => document.querySelector(selector);
 const isReady = () => {
   const kind = find('[role=row][aria-selected=true] [role=gridcell]:nth-of-type(2)');
   return kind !== null && !kind.textContent.includes('…') && find('[aria-label="Kinds of effects"] li') !== null &&
-    find(`${truth} [role=img][aria-label], ${truth} [role=tree]`) !== null && find(`${truth} [role=status]`) === null;
+    find(`${truth} [role=img][aria-label], ${truth} [role=tree]`) !== null && find(`${truth} > [role=status]`) === null;
 };
 bench.ready = new Promise((done) => {
   requestAnimationFrame(function look() {
@@ -69,7 +69,7 @@ const seqOfState = () => {
 };
 const look = () => {
   const cursor = Number(find('[role=slider][aria-label="Moment"]').getAttribute('aria-valuenow'));
-  const said = /seq (\\d+)/.exec(find(`${truth} [role=status]`)?.textContent ?? '');
+  const said = /seq (\\d+)/.exec(find(`${truth} > [role=status]`)?.textContent ?? '');
   bench.frames.push([performance.timeOrigin + performance.now(), cursor, seqOfState(), said && Number(said[1])]);
 };
 const painted = new MessageChannel();
@@ -87,6 +87,11 @@ bench.stop = () => {
   return bench.frames;
 };
 """
+#: Whether the page has come to the head of a world that it follows, of more than so many effects.
+FOLLOWS: Final = """(least) => {
+  const slider = document.querySelector('[role=slider][aria-label="Moment"]');
+  return Number(slider.ariaValueNow) > least && slider.ariaValueNow === slider.ariaValueMax;
+}"""
 _PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
@@ -268,11 +273,12 @@ async def _followed(report: Report, site: Site) -> None:
         for first in range(0, FOLLOWED, AT_ONCE):
             await _append(site, "followed", [moved(first + index) for index in range(AT_ONCE)])
         seconds = time.perf_counter() - start
-        slider = f'[role=slider][aria-label="Moment"][aria-valuenow="{FOLLOWED + 1}"]'
-        await page.wait_for_selector(slider, state="attached")
-        last = f"agent-{(FOLLOWED - 1) % 100}"
+        # Digests of snapshots come among the effects, and after them.
+        await page.wait_for_function(FOLLOWS, arg=FOLLOWED)
         row = page.get_by_role("row", selected=True)
-        await row.get_by_text(last, exact=True).first.wait_for()
+        seq = int(await row.get_attribute("aria-rowindex") or 0)
+        kind = (await site.get(f"/v1/worlds/followed/effects/{seq}"))["kind"]
+        await row.get_by_text(kind, exact=True).first.wait_for()
         session = await page.context.new_cdp_session(page)
         await session.send("HeapProfiler.collectGarbage")
         used = (await session.send("Runtime.getHeapUsage"))["usedSize"] / 2**20

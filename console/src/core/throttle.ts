@@ -31,8 +31,8 @@ export function throttled(milliseconds: number, work: () => void): Throttled {
 }
 
 /**
- * Work that is done when it is asked for, but not while it is under way, nor in a pause after it that is as long as it
- * took, and at most so many milliseconds: what is quick is done often, and what is slow leaves time for other things.
+ * Work that is done when it is asked for, but not while it is under way, nor in a pause after it that is twice as long
+ * as it took, and at most so many milliseconds: what is quick is done often, and leaves most of the time to others.
  */
 export function paced(most: number, work: () => Promise<unknown>): Throttled {
   let [busy, again] = [false, false];
@@ -43,7 +43,7 @@ export function paced(most: number, work: () => Promise<unknown>): Throttled {
     setTimeout(() => {
       busy = false;
       if (again) void run();
-    }, Math.min(performance.now() - begun, most));
+    }, Math.min(2 * (performance.now() - begun), most));
   };
   return {
     ask() {
