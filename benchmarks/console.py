@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page
 
 SMALL, MIDDLE, LARGE = 1_000, 20_000, 1_000_000
-#: Effects of an hour at ten a second, which are followed in less, so many at once.
-FOLLOWED, AT_ONCE = 36_000, 100
+#: Effects of an hour at ten a second, and how many come at once: as many updates as with one every two seconds.
+FOLLOWED, AT_ONCE = 36_000, 20
 #: Single effects whose way to the screen is timed.
 SHOWN = 60
 #: Frames of a drag over the timeline.
@@ -131,7 +131,8 @@ class Site(NamedTuple):
         await context.add_init_script(SCRIPT)
         page = await context.new_page()
         await page.goto(address if "://" in address else f"{self.url}/{address}")
-        await page.evaluate("bench.ready")
+        async with asyncio.timeout(60):  # the browser would wait for ever
+            await page.evaluate("bench.ready")
         return page
 
     async def get(self, path: str) -> Any:
@@ -268,10 +269,12 @@ async def _shown(report: Report, site: Site) -> None:
 
 
 async def _followed(report: Report, site: Site) -> None:
+    # A page is ready when there is something to draw.
+    await _append(site, "followed", [moved(0)])
     async with site.page("#/w/followed?at=live") as page:
         start = time.perf_counter()
-        for first in range(0, FOLLOWED, AT_ONCE):
-            await _append(site, "followed", [moved(first + index) for index in range(AT_ONCE)])
+        for first in range(1, FOLLOWED, AT_ONCE):
+            await _append(site, "followed", [moved(index) for index in range(first, min(first + AT_ONCE, FOLLOWED))])
         seconds = time.perf_counter() - start
         # Digests of snapshots come among the effects, and after them.
         await page.wait_for_function(FOLLOWS, arg=FOLLOWED)
