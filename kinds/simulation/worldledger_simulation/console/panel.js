@@ -159,7 +159,9 @@ export function panel(element, frames, cursor, tools) {
   over.toggleAttribute("open", frames.agent === null);
   const whole = make("div", "simulation", root, over);
   element.append(whole);
-  const endFeed = frames.agent === null ? tools.feed(whole, frames, cursor, "Speak", "MessageEmitted") : () => undefined;
+  const endFeed = frames.agent === null
+    ? tools.feed(whole, frames, cursor, "Speak", "MessageEmitted")
+    : () => undefined;
   /** @type {{ line: SVGLineElement; drawn: Drawn }[]} */
   let drawings = [];
   /** The last state that is drawn, and when. */
@@ -183,9 +185,9 @@ export function panel(element, frames, cursor, tools) {
     drawings = [];
     const names = [...new Set(variables.flatMap(({ series }) => series.map((each) => each.name)))];
     for (const each of variables.flatMap(({ series }) => series)) each.colour = names.indexOf(each.name);
-    legend.replaceChildren(...names.map((name, at) =>
-      make("li", "", make("span", `swatch kind-${at % 8}`), make("bdi", "", name))
-    ));
+    legend.replaceChildren(
+      ...names.map((name, at) => make("li", "", make("span", `swatch kind-${at % 8}`), make("bdi", "", name))),
+    );
     const shown = variables.slice(0, CHARTS).map(({ name, series }) => {
       const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       svg.setAttribute("role", "img");
@@ -214,7 +216,11 @@ export function panel(element, frames, cursor, tools) {
       });
     }
     const more = variables.length - CHARTS;
-    told.textContent = variables.length === 0 ? "Nothing has changed yet." : more > 0 ? `${more} more are not drawn.` : "\u00a0";
+    told.textContent = variables.length === 0
+      ? "Nothing has changed yet."
+      : more > 0
+      ? `${more} more are not drawn.`
+      : "\u00a0";
     point();
   };
   over.addEventListener("toggle", drawCharts);
