@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from .conftest import Cli
-from .helpers import BAZAAR, record, say
+from .helpers import BAZAAR, done, record, say
 from .test_verify import tamper
 
 
-@pytest.fixture
 def bazaar(database_url: str) -> None:
     """Make the little world, and a fork of it that has gone on."""
     record(database_url, "bazaar", BAZAAR)
@@ -23,7 +22,7 @@ def _lines(text: str) -> list[tuple[str, int]]:
     return [(each["world_id"], each["global_seq"]) for each in map(json.loads, text.splitlines())]
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar)
 def test_a_fork_and_its_history(on: Cli, database_url: str) -> None:
     """A fork says where it comes from; its log begins with its parent's, and --own leaves that out."""
     result = on("fork", "bazaar", "--at", "4", "--label", "what if")
@@ -48,7 +47,7 @@ def test_a_fork_and_its_history(on: Cli, database_url: str) -> None:
     assert len(_lines(on("log", "third").out)) == 9
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar)
 def test_a_fork_is_replayed_with_its_past(on: Cli, database_url: str) -> None:
     """Its ancestors' effects come first; both ends may lie before the fork point, as seqs of a parent and as times."""
     assert on("fork", "bazaar", "--at", "4", "--as", "fork").code == 0
@@ -74,7 +73,7 @@ def test_a_fork_is_replayed_with_its_past(on: Cli, database_url: str) -> None:
     assert "--from is seq 1, which lies behind --to, seq 3 of 'bazaar'" in " ".join(refused.err.split())
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar)
 def test_a_fork_that_begins_otherwise(on: Cli) -> None:
     """--set changes values by the rules, as JSON or as text; a wrong path is refused, and nothing is made."""
     entities = json.loads(on("state", "bazaar", "--json").out)["state"]["entities"]
@@ -95,7 +94,7 @@ def test_a_fork_that_begins_otherwise(on: Cli) -> None:
     assert on("state", "poor").code != 0
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar)
 def test_replays_of_forks_agree(on: Cli) -> None:
     """`replay --check` and `verify` hold a fork to the digest in its log, and to its parent."""
     on("fork", "bazaar", "--at", "5", "--as", "child", "--verify")
@@ -119,11 +118,16 @@ REWRITTEN = """
 """
 
 
+def lineage(url: str) -> None:
+    """Make the little world, and a fork of a fork of it."""
+    bazaar(url)
+    done("fork", "bazaar", "--at", "6", "--as", "child", "--database-url", url)
+    done("fork", "child", "--as", "grandchild", "--database-url", url)
+
+
 @pytest.fixture
-def line(on: Cli, bazaar: None) -> tuple[str, str]:
-    """Make a fork of a fork; return the lines about what it has inherited."""
-    on("fork", "bazaar", "--at", "6", "--as", "child")
-    on("fork", "child", "--as", "grandchild")
+def line(on: Cli) -> tuple[str, str]:
+    """Return the lines about what the fork of a fork has inherited."""
     parts = json.loads(on("verify", "grandchild", "--json").out)[0]["inherited"]
     (child, c), (parent, p) = [(part["world_id"], f"{part['until_seq']}:{part['until_checksum']}") for part in parts]
     assert (child, parent) == ("child", "bazaar")
@@ -133,6 +137,7 @@ def line(on: Cli, bazaar: None) -> tuple[str, str]:
     )
 
 
+@pytest.mark.filled(by=lineage, read=True)
 def test_verify_goes_back_to_the_first_ancestor(on: Cli, line: tuple[str, str]) -> None:
     """`verify` of a fork says which part is whose; what it verifies anyway is only compared; --own leaves it out."""
     result = on("verify", "grandchild")
@@ -148,7 +153,7 @@ def test_verify_goes_back_to_the_first_ancestor(on: Cli, line: tuple[str, str]) 
     assert [text.split(", up to")[0] for text in own[1:]] == ["  inherited from child: left out, not checked"]
 
 
-@pytest.mark.usefixtures("line")
+@pytest.mark.filled(by=lineage)
 def test_verify_of_a_fork_finds_a_parent_that_was_rewritten(on: Cli, database_url: str) -> None:
     """A parent that was rewritten, with all of its checksums, verifies by itself; its forks tell, whatever is asked."""
     tamper(database_url, REWRITTEN)
@@ -163,7 +168,7 @@ def test_verify_of_a_fork_finds_a_parent_that_was_rewritten(on: Cli, database_ur
     assert on("verify", "grandchild", "--own").code == 0
 
 
-@pytest.mark.usefixtures("bazaar")
+@pytest.mark.filled(by=bazaar)
 def test_a_tampered_world_is_forked_only_anyway(on: Cli, database_url: str) -> None:
     """What does not verify before the fork point is refused; with --anyway it is forked, which the genesis says."""
     tamper(
@@ -185,7 +190,7 @@ def test_a_tampered_world_is_forked_only_anyway(on: Cli, database_url: str) -> N
     assert on("fork", "bazaar", "--at", "4", "--as", "earlier").code == 0
 
 
-@pytest.mark.usefixtures("line")
+@pytest.mark.filled(by=lineage)
 def test_verify_of_a_fork_finds_a_change_in_its_past(on: Cli, database_url: str) -> None:
     """A changed effect before the fork point is found by the fork; one behind it is none of its business."""
     tamper(
@@ -207,7 +212,7 @@ def test_verify_of_a_fork_finds_a_change_in_its_past(on: Cli, database_url: str)
     assert sentence.startswith("TAMPERED grandchild before its fork point, in bazaar at seq 5: checksum differs")
 
 
-@pytest.mark.usefixtures("line")
+@pytest.mark.filled(by=lineage)
 def test_verify_names_a_parent_that_is_not_there(on: Cli, database_url: str) -> None:
     """A fork without its parent is not checked to its beginning, which is exit code 1."""
     tables = ("effects", "requests", "snapshots", "heads", "worlds")
@@ -223,7 +228,7 @@ def test_verify_names_a_parent_that_is_not_there(on: Cli, database_url: str) -> 
     assert on("verify", "child", "--own").code == 0
 
 
-@pytest.mark.usefixtures("line")
+@pytest.mark.filled(by=lineage)
 def test_worlds_as_a_tree(on: Cli, database_url: str) -> None:
     """`worlds --tree` draws forks under their parents, by fork point, and marks those whose parent is not here."""
     on("fork", "bazaar", "--at", "2", "--as", "early")
@@ -238,7 +243,7 @@ def test_worlds_as_a_tree(on: Cli, database_url: str) -> None:
     assert on("worlds", "--tree").out.splitlines()[0] == "child from seq 6 of bazaar, which is not here 2 effects"
 
 
-@pytest.mark.usefixtures("line")
+@pytest.mark.filled(by=lineage, read=True)
 def test_a_fork_goes_to_another_database_with_its_past(
     on: Cli, cli: Cli, make_database: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -263,7 +268,7 @@ def test_a_fork_goes_to_another_database_with_its_past(
     assert repeated.out.count("already there, nothing to do: ") == 3
 
 
-@pytest.mark.usefixtures("line")
+@pytest.mark.filled(by=lineage)
 def test_a_past_that_is_there_is_not_imported_again(on: Cli, database_url: str, tmp_path: Path) -> None:
     """A parent that has gone on behind the fork point is no conflict; one whose effect there differs is."""
     file = tmp_path / "fork.ndjson"
@@ -275,7 +280,7 @@ def test_a_past_that_is_there_is_not_imported_again(on: Cli, database_url: str, 
     assert "a world named 'bazaar' is already there, and its log differs from seq 5 on" in result.err
 
 
-@pytest.mark.usefixtures("line")
+@pytest.mark.filled(by=lineage, read=True)
 def test_a_file_without_the_past_says_so(on: Cli, cli: Cli, make_database: Callable[..., str], tmp_path: Path) -> None:
     """With --own, and with --all, the file has the fork's own log; verification says what it could not see."""
     file, folder = tmp_path / "own.ndjson", tmp_path / "all"
@@ -297,6 +302,7 @@ def test_a_file_without_the_past_says_so(on: Cli, cli: Cli, make_database: Calla
     assert "not in this database" in refused.err
 
 
+@pytest.mark.filled(by=lineage, read=True)
 def test_a_file_with_a_wrong_past_is_refused(on: Cli, cli: Cli, line: tuple[str, str], tmp_path: Path) -> None:
     """The logs of a file must follow from each other; a changed line before the fork point is found, with its world."""
     file = tmp_path / "fork.ndjson"

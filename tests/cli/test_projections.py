@@ -34,7 +34,7 @@ def test_status_as_a_table(on: Cli, database_url: str) -> None:
     assert " ".join(summaries).startswith("world_summaries 2 live 3 in 1 world")
 
 
-@pytest.mark.filled(by=fed_worlds)
+@pytest.mark.filled(by=fed_worlds, read=True)
 def test_status_as_json(on: Cli) -> None:
     """--json is a list of objects with both builds and the parked worlds."""
     found = json.loads(on("projections", "status", "--json").out)

@@ -75,7 +75,7 @@ def test_a_rebuild_of_one_world(on: Cli, database_url: str) -> None:
     assert rows(database_url, "entities") == before
 
 
-@pytest.mark.filled(by=fed_worlds)
+@pytest.mark.filled(by=fed_worlds, read=True)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
