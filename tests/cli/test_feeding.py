@@ -214,6 +214,8 @@ def test_once_is_stopped(cli: Cli, database_url: str, number: int, code: int) ->
     """`project --once` that is stopped says that not everything was read."""
     record(database_url, "a", BAZAAR)
     command = ("project", "--once", "--database-url", database_url)
+    done(*command)  # makes the tables, and views for which the lock would be waited for, too
+    append(database_url, "a", 3)
     with Lock(database_url, _EFFECTS), Running(*command) as running:
         wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "it reads effects")
         ended = running.end(number)
