@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -164,7 +165,7 @@ def test_verify_of_a_fork_finds_a_parent_that_was_rewritten(on: Cli, database_ur
     result = on("verify", "grandchild")
     assert result.code == 1
     assert result.out.startswith("TAMPERED grandchild before its fork point, in child at seq 1: its parent was rewr")
-    assert on("verify", "--all").err.endswith("worldledger: 2 verified, 1 tampered\n")
+    assert on("verify", "--all").err.endswith("worldledger: 1 verified, 2 tampered\n")
     assert on("verify", "grandchild", "--own").code == 0
 
 
@@ -213,6 +214,34 @@ def test_verify_of_a_fork_finds_a_change_in_its_past(on: Cli, database_url: str)
 
 
 @pytest.mark.filled(by=lineage)
+def test_forks_hold_only_if_their_parents_do(on: Cli, database_url: str) -> None:
+    """Where a parent is verified as well, its forks are told to hold only if it does up to their fork points."""
+    names = ("bazaar", "child", "grandchild")
+    orders = [["verify", *order] for order in permutations(names)] + [["verify", "--all"]]
+
+    def said(*asked: str) -> list[str]:
+        told = on(*asked, "--quiet").out.splitlines()
+        return sorted(line.partition(": ")[0] for line in told)
+
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, 'Sneezed', 'Snored')::json where global_seq = 7",
+    )
+    for order in orders:
+        assert said(*order) == ["TAMPERED bazaar at seq 7"], order
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, 'figs', 'dates')::json where world_id = 'bazaar'",
+    )
+    before = "before its fork point, in bazaar at seq 5"
+    forks = [f"TAMPERED {name} {before}" for name in ("child", "grandchild")]
+    for order in orders:
+        assert said(*order) == ["TAMPERED bazaar at seq 5", *forks], order
+    assert said("verify", "grandchild", "child") == forks
+    assert said("verify", "grandchild", "bazaar") == ["TAMPERED bazaar at seq 5", forks[1]]
+
+
+@pytest.mark.filled(by=lineage)
 def test_verify_names_a_parent_that_is_not_there(on: Cli, database_url: str) -> None:
     """A fork without its parent is not checked to its beginning, which is exit code 1."""
     tables = ("effects", "requests", "snapshots", "heads", "worlds")
@@ -223,7 +252,7 @@ def test_verify_names_a_parent_that_is_not_there(on: Cli, database_url: str) -> 
         "not checked: what child has from bazaar, which is not there up to seq 6; its own 2 effects hold, head 2:"
     )
     assert "  inherited from bazaar: not checked, up to 6:" in result.out
-    assert result.err.endswith("worldledger: 1 verified, 0 tampered, 1 not checked to their beginning\n")
+    assert result.err.endswith("worldledger: 0 verified, 0 tampered, 2 not checked to their beginning\n")
     assert on("verify", "grandchild").out.startswith("not checked: what grandchild has from bazaar, ")
     assert on("verify", "child", "--own").code == 0
 

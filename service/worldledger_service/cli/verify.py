@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -197,6 +198,9 @@ class _Run:
         self._is_own = is_own
         self._tell = tell
         self._workers = workers
+        self._running: dict[str, asyncio.Task[Verdict | None]] = {}
+        #: What was found of worlds that were told of; None if they hold, or are not there.
+        self._ended: dict[str, Verdict | None] = {}
         self._done: dict[str, int] = {}
         self._totals: dict[str, int] = {}
         self.verified = 0
@@ -239,20 +243,49 @@ class _Run:
                 self.findings.append(_sentence(verdict, self._start))
 
     async def _verdicts(self, store: Store, names: list[str]) -> AsyncIterator[Verdict | None]:
-        running: deque[asyncio.Task[Verdict | None]] = deque()
+        waiting: deque[str] = deque()
         try:
             for name in names:
-                running.append(asyncio.create_task(self._verdict(store, name)))
-                if len(running) == _AT_ONCE:
-                    yield await running.popleft()
-            while running:
-                yield await running.popleft()
+                self._begin(store, name)
+                waiting.append(name)
+                if len(waiting) == _AT_ONCE:
+                    yield await self._end(waiting.popleft())
+            while waiting:
+                yield await self._end(waiting.popleft())
         finally:
-            for task in running:
+            tasks = [*self._running.values()]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, store: Store, name: str) -> asyncio.Task[Verdict | None]:
+        if name not in self._running:
+            self._running[name] = asyncio.create_task(self._verdict(store, name))
+        return self._running[name]
+
+    async def _end(self, name: str) -> Verdict | None:
+        verdict = await self._running[name]
+        del self._running[name]
+        self._ended[name] = None if verdict is None or verdict.verified else verdict
+        return verdict
 
     async def _verdict(self, store: Store, name: str) -> Verdict | None:
+        """Verify one world; a fork of another of these holds only if that one does, up to the fork point."""
+        verdict = await self._verified(store, name, self._all)
+        if verdict is None or not verdict.inherited or (last := verdict.inherited[-1]).state != "compared":
+            return verdict
+        parent = last.world_id
+        bad = self._ended[parent] if parent in self._ended else await self._begin(store, parent)
+        if bad is None or bad.verified:
+            return verdict
+        if bad.finding is None:  # it is a fork as well, and what it has inherited does not hold, or is not there
+            return replace(verdict, inherited=(*verdict.inherited, *bad.inherited))
+        if bad.finding.global_seq <= last.until.global_seq:
+            last = replace(last, state="tampered", finding=bad.finding)
+            return replace(verdict, inherited=(*verdict.inherited[:-1], last))
+        return await self._verified(store, name, frozenset())
+
+    async def _verified(self, store: Store, name: str, elsewhere: frozenset[str]) -> Verdict | None:
         """Verify one world; return None if it does not exist."""
         from worldledger.errors import InvalidNameError, WorldNotFoundError  # noqa: PLC0415
         from worldledger_service.store.verification import verify_world  # noqa: PLC0415
@@ -268,7 +301,7 @@ class _Run:
                 progress=lambda done, total: self._advance(name, done, total),
                 workers=self._workers,
                 is_own=self._is_own,
-                elsewhere=self._all,
+                elsewhere=elsewhere,
             )
         except InvalidNameError as error:
             say(error.message)
