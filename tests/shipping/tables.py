@@ -26,6 +26,7 @@ from worldledger_chess.rules.moves import FIELDS as OF_MOVE_MADE
 from worldledger_projections import base as of_projections
 from worldledger_service import app
 from worldledger_service.api import problems
+from worldledger_service.report import experiment as of_reports
 from worldledger_service.settings import Settings
 from worldledger_simulation.rules import sections as of_simulation_rules
 from worldledger_social_rl.api import rounds as of_runs
@@ -77,6 +78,7 @@ def _error_classes() -> Iterator[type[SimulationError]]:
         of_games,
         of_players,
         app,
+        of_reports,
         of_client,
         of_steps,
     ):

@@ -188,7 +188,9 @@ def sections_of_kinds() -> Mapping[str, KindSection]:
 
 
 class UnknownExperimentError(SimulationError):
-    """There is no experiment of that name, or it has forks only."""
+    """There is no experiment of that name, or it has forks only; details: experiment, forks or close."""
+
+    code = "no_such_experiment"
 
 
 async def make_report(url: str, name: str, *, asked: Callable[[int], object] = lambda number: None) -> Report:
