@@ -114,6 +114,7 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("worldledger/observability/policy.py", "turn"): _NOISE,
     ("worldledger/kinds.py", "sandbox"): "the kind of worlds that name none: it has to be said somewhere, once",
     ("worldledger/patches.py", "move"): "an operation of RFC 6902",
+    ("worldledger/rulesets/payloads.py", "move"): "an operation of RFC 6902",
     ("service/worldledger_service/api/openapi.py", "simulation"): _PRODUCT,
     ("service/worldledger_service/cli/main.py", "simulation"): _PRODUCT,
     ("service/worldledger_service/api/parameters.py", "turn"): _OLDER,
