@@ -75,8 +75,8 @@ router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Dep
 async def get_kinds(request: Request, world: WorldName) -> Response:
     """Return what a world's ruleset knows: for each kind the JSON Schema of its payload.
 
-    What a schema refuses the world refuses (where a kind has strict worlds: those), too. The world knows rules beyond it:
-    whether an entity exists, whose turn it is, whether a move is legal.
+    What a schema refuses the world refuses, too; where a kind has strict worlds, those. The world knows rules beyond
+    it: whether an entity exists, whose turn it is, whether a move is legal.
     """
     record = await services(request).store.world(world)
     answer = {
