@@ -267,6 +267,11 @@ def test_worlds_as_a_tree(on: Cli, database_url: str) -> None:
     assert on("worlds", "--tree") == (0, drawn, "")
     origins = {world["world_id"]: world["fork_of"] for world in json.loads(on("worlds", "--json").out)}
     assert (origins["other"], origins["grandchild"]["world_id"], origins["grandchild"]["depth"]) == (None, "child", 2)
+    long = "a-name-of-a-world-that-does-not-leave-room-for-anything-else-in-a-line-of-eighty"
+    on("fork", "child", "--at", "1", "--as", long)
+    line = next(line for line in on("worlds", "--tree").out.splitlines() if "a-name" in line)
+    assert line == "  ├ a-name-of-a-world-that-does-not-leave-room-for-anyth… from seq 1 2 effects"
+    assert len(line) <= 80
     tables = ("effects", "requests", "snapshots", "heads", "worlds")
     tamper(database_url, *(f"delete from {table} where world_id = 'bazaar'" for table in tables))
     assert on("worlds", "--tree").out.splitlines()[0] == "child from seq 6 of bazaar, which is not here 2 effects"

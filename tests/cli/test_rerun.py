@@ -28,17 +28,19 @@ def test_running_on(on: Cli, tmp_path: Path) -> None:
         "  3 drafts submitted, 3 accepted, 0 refused\n"
         "  the states are alike to the end\n"
     )
-    again = on("rerun", "child").out
-    assert "went on after seq 7" in again
-    assert again.endswith("  the states are alike from there to the end\n")
+    for again in ([], ["--until", "6"]):
+        told = on("rerun", "child", *again).out
+        assert told == (
+            "nothing to run on in child: an earlier rerun had come to seq 7 of bazaar\n  the states are alike there\n"
+        )
     entities = [json.loads(on("state", name, "--json").out)["state"]["entities"] for name in ("bazaar", "child")]
     assert entities[0] == entities[1]
     effect = json.loads(on("log", "bazaar", "--after", "5", "--until", "6").out)
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"kind": "Noted", "payload": {"text": "instead"}}))
     on("fork", "bazaar", "--at", "4", "--as", "second")
-    told = json.loads(on("rerun", "second", "--until", "6", "--skip", "5", "--replace", f"6={other}", "--json").out)
-    assert (told["issued"], told["accepted"], told["left_out"]) == (1, 1, {_kind(on, 5): 1})
+    report = json.loads(on("rerun", "second", "--until", "6", "--skip", "5", "--replace", f"6={other}", "--json").out)
+    assert (report["issued"], report["accepted"], report["left_out"]) == (1, 1, {_kind(on, 5): 1})
     last = json.loads(on("log", "second", "--own", "--after", "2").out)
     assert (last["kind"], last["sim_time"], last["source_metadata"]) == ("Noted", effect["sim_time"], {"rerun_of": 6})
 

@@ -198,6 +198,26 @@ _SHOWN = 5
 
 def _told(report: Report) -> Iterator[str]:
     """Say what became of a rerun."""
+    come_to = report.resumed_after
+    if come_to is not None and come_to >= report.until_seq:
+        yield f"nothing to run on in {report.world_id}: an earlier rerun had come to seq {come_to} of {report.parent}"
+        states = "alike there"
+    else:
+        yield from _done(report)
+        states = "alike to the end" if come_to is None else "alike from there to the end"
+    if report.differs_at is not None:
+        first = "" if report.differs_after == come_to else "first "
+        yield f"  the states {first}differ after seq {report.differs_after}, at {plain(report.differs_at)}"
+    else:
+        yield f"  the states are {states}"
+    for refusal in report.refusals[: 1 if report.refused > _SHOWN else _SHOWN]:
+        what = f"seq {refusal.seq} {plain(refusal.kind)} of {plain(refusal.source_id)}"
+        yield f"  refused: {what}: {plain(refusal.reason)}"
+    if report.refused > _SHOWN:
+        yield f"  and {report.refused - 1} more after it (--json)"
+
+
+def _done(report: Report) -> Iterator[str]:
     span = f"seq {report.after_seq + 1} to {report.until_seq} of {report.parent}"
     if report.after_seq == report.until_seq:
         span = f"nothing after seq {report.after_seq} of {report.parent}"
@@ -209,17 +229,6 @@ def _told(report: Report) -> Iterator[str]:
     if report.left_out:
         kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in report.left_out.items())
         yield f"  not submitted: {kinds}"
-    if report.differs_at is not None:
-        first = "" if report.differs_after == report.resumed_after else "first "
-        yield f"  the states {first}differ after seq {report.differs_after}, at {plain(report.differs_at)}"
-    else:
-        since = "" if report.resumed_after is None else " from there"
-        yield f"  the states are alike{since} to the end"
-    for refusal in report.refusals[: 1 if report.refused > _SHOWN else _SHOWN]:
-        what = f"seq {refusal.seq} {plain(refusal.kind)} of {plain(refusal.source_id)}"
-        yield f"  refused: {what}: {plain(refusal.reason)}"
-    if report.refused > _SHOWN:
-        yield f"  and {report.refused - 1} more after it (--json)"
 
 
 def _replacement(text: str) -> tuple[int, EffectDraft]:

@@ -17,6 +17,7 @@ from worldledger_service.cli.output import (
     COLUMNS,
     Piece,
     counted,
+    cut,
     cut_line,
     guide,
     json_list,
@@ -27,6 +28,7 @@ from worldledger_service.cli.output import (
     put_rows,
     say,
     screen_width,
+    width,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
 
 
+#: A name in a tree is not cut to fewer characters.
+_SHORTEST_NAME = 16
 _HEADER = ("WORLD", "RULESET", "EXPERIMENT", "EFFECTS", "CREATED")
 
 
@@ -111,7 +115,7 @@ async def _as_tree(store: Store, experiment: str | None, unreadable: list[Findin
     if not nodes:
         await _say_none(store, experiment)
     most = screen_width() or COLUMNS
-    put_lines(cut_line(line, most) for root in roots for line in _drawn(root, "", ""))
+    put_lines(cut_line(line, most) for root in roots for line in _drawn(root, "", "", most))
 
 
 class _Node:
@@ -129,18 +133,23 @@ class _Node:
         return 0 if self.origin is None else self.origin.global_seq, self.world_id
 
 
-def _drawn(node: _Node, lead: str, indent: str) -> Iterator[list[Piece]]:
-    """Draw a world and its forks; ``lead`` is before it, ``indent`` before what is below."""
+def _drawn(node: _Node, lead: str, indent: str, most: int) -> Iterator[list[Piece]]:
+    """Draw a world and its forks; ``lead`` is before it, ``indent`` before what is below.
+
+    Where a line is longer than ``most`` columns the name is cut, for what follows it is shorter.
+    """
     line: list[Piece] = [guide(lead)] if lead else []
-    line.append((node.world_id, "bold"))
+    about: list[Piece] = []
     if node.origin is not None:
-        line.append((f" from seq {node.origin.global_seq}", "dim"))
+        about.append((f" from seq {node.origin.global_seq}", "dim"))
         if not lead:
-            line.append((f" of {node.origin.world_id}, which is not here", "yellow"))
-    yield [*line, (f" {counted(node.head_seq, 'effect')}", "dim")]
+            about.append((f" of {node.origin.world_id}, which is not here", "yellow"))
+    about.append((f" {counted(node.head_seq, 'effect')}", "dim"))
+    left = most - sum(width(text) for text, _ in [*line, *about])
+    yield [*line, (cut(node.world_id, max(left, _SHORTEST_NAME)), "bold"), *about]
     for number, fork in enumerate(sorted(node.forks, key=lambda fork: fork.place), 1):
         last = number == len(node.forks)
-        yield from _drawn(fork, indent + ("└ " if last else "├ "), indent + ("  " if last else "│ "))
+        yield from _drawn(fork, indent + ("└ " if last else "├ "), indent + ("  " if last else "│ "), most)
 
 
 async def _as_table(store: Store, experiment: str | None, unreadable: list[Finding]) -> None:
