@@ -147,9 +147,9 @@ _MOST_SPANS: Final = 100
     status_code=201,
     response_class=Response,
     responses={
-        200: {**json_of(WorldRecord), "description": "The fork that the same request made before."},
+        200: {**json_of(WorldWithOrigin), "description": "The fork that the same request made before."},
         201: {
-            **json_of(WorldRecord),
+            **json_of(WorldWithOrigin),
             "description": "The world, with its genesis at global_seq 1.",
             "headers": {"Location": header("The address of the world."), "ETag": header("The head's tag.")},
         },
@@ -177,7 +177,7 @@ async def create_world(request: Request, body: NewWorld) -> Response:
     except InvalidDefinitionError as error:
         error.details.setdefault("path", "$.checkpoint")  # the configuration's own errors say so
         raise
-    return _answer(record, 201, {"Location": f"/v1/worlds/{record.world_id}", **_headers(record)})
+    return _made(record, 201, _with_origin(record, None))
 
 
 async def _fork(found: Services, body: NewWorld, fork_of: ForkOf) -> Response:
@@ -195,7 +195,12 @@ async def _fork(found: Services, body: NewWorld, fork_of: ForkOf) -> Response:
     work = found.store.fork(fork_of.world_id, moment, fork, verify=fork_of.verify)
     again = "send the same request again: it finds the fork"
     record, is_new = await guarded(found.store.outages, work, again=again)
-    return _answer(record, 201 if is_new else 200, {"Location": f"/v1/worlds/{record.world_id}", **_headers(record)})
+    return _made(record, 201 if is_new else 200, await _told(found, record))
+
+
+def _made(record: WorldRecord, status: int, text: bytes) -> Response:
+    headers = {"Location": f"/v1/worlds/{record.world_id}", **_headers(record)}
+    return Response(text, status, headers, "application/json")
 
 
 @router.get(
@@ -307,13 +312,17 @@ def _facets(found: dict[str, list[tuple[str | None, int]]]) -> dict[str, Any]:
 )
 async def get_world(request: Request, world: WorldName) -> Response:
     """Return what a world is and where its log ends now."""
-    store = services(request).store
-    record = await store.world(world)
+    found = services(request)
+    record = await found.store.world(world)
     headers = _headers(record)
     if (unchanged := not_modified(request, headers)) is not None:
         return unchanged
-    origins = await store.fork_points([record.world_id])
-    return Response(_with_origin(record, origins.get(record.world_id)), 200, headers, "application/json")
+    return Response(await _told(found, record), 200, headers, "application/json")
+
+
+async def _told(found: Services, record: WorldRecord) -> bytes:
+    origins = await found.store.fork_points([record.world_id])
+    return _with_origin(record, origins.get(record.world_id))
 
 
 def _with_origin(
@@ -328,7 +337,3 @@ def _with_origin(
 
 def _headers(record: WorldRecord) -> dict[str, str]:
     return {"ETag": etag(record.world_id, record.head_seq, record.head_checksum), "Cache-Control": REVALIDATE}
-
-
-def _answer(record: WorldRecord, status: int, headers: dict[str, str]) -> Response:
-    return Response(to_json(dict(record)), status, headers, "application/json")
