@@ -2,14 +2,14 @@
 
 ``python -m benchmarks [appends bulk verification http million states why imports first_views projections agents
 variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing forking frames
-console]``; without names, all of them.
+console]``; without names, all of them. ``--only scrubbing`` measures that part of ``console`` alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
-import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,8 +70,8 @@ NOTES = (
 )
 
 
-async def run(url: str, names: list[str], folder: Path) -> Report:
-    """Run the named benchmarks on the server at ``url``."""
+async def run(url: str, names: list[str], folder: Path, only: str | None) -> Report:
+    """Run the named benchmarks on the server at ``url``; of the console, ``only`` one measure if it is named."""
     report = Report()
     main_url = await _database(url, "bench")
     async with Store.open(main_url, Settings()) as store:
@@ -146,7 +146,7 @@ async def run(url: str, names: list[str], folder: Path) -> Report:
     if "console" in names:
         console_url = await _database(url, "console")
         async with Store.open(console_url, Settings()) as store:
-            await console.run(report, console_url, store, folder)
+            await console.run(report, console_url, store, folder, only)
     if "chess_import" in names:
         await chess_import.run(report, await _database(url, "chess_import"), folder)
     return report
@@ -191,15 +191,21 @@ def write(report: Report, version: int) -> None:
 
 def main() -> None:
     """Run what the command line names."""
-    names = sys.argv[1:] or list(ALL)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(ALL)}; without names, all of them")
+    parser.add_argument("--only", choices=console.MEASURES, help="with the name console: this measure of it alone")
+    given = parser.parse_args()
+    names = given.names or list(ALL)
     unknown = set(names) - set(ALL)
     if unknown:
-        sys.exit(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
+    if given.only is not None and names != ["console"]:
+        parser.error("--only goes with the name console alone")
     with tempfile.TemporaryDirectory(prefix="worldledger-bench-") as folder:
         Path(folder).chmod(0o711)  # as root, the server runs as another user and must get through
         home = Path(folder) / "home"
         with embedded.attach(home, database="postgres") as server:
-            report = uvloop.run(run(server.url(), names, Path(folder)))
+            report = uvloop.run(run(server.url(), names, Path(folder), given.only))
             version = server.version
         embedded.remove(home)
     if names == list(ALL):

@@ -14,8 +14,9 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -40,6 +41,16 @@ FOLLOWED, AT_ONCE = 36_000, 20
 SHOWN = 60
 #: Frames of a drag over the timeline.
 FRAMES = 240
+#: What is measured, in this order, and the worlds that each needs; `games` are many.
+MEASURES: Final[dict[str, tuple[str, ...]]] = {
+    "assets": (),
+    "opening": ("small", "large"),
+    "scrubbing": ("large",),
+    "sweeping": ("middle",),
+    "shown": ("shown",),
+    "followed": ("followed",),
+    "taken_along": ("games", "middle"),
+}
 GAMES = Path(__file__).parent.parent / "examples" / "games"
 
 #: Notes when the page has the state at its cursor, the row of the effect there and the timeline; and, from `watch` on,
@@ -140,8 +151,8 @@ class Site(NamedTuple):
         return (await self.client.get(f"{self.url}{path}")).raise_for_status().json()
 
 
-async def run(report: Report, url: str, store: Store, folder: Path) -> None:
-    """Make the worlds, serve them, and measure."""
+async def run(report: Report, url: str, store: Store, folder: Path, only: str | None = None) -> None:
+    """Make the worlds, serve them, and measure: everything, or only one of ``MEASURES``."""
     say("console")
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if chromium is None or not (BUILT / "index.html").exists():
@@ -149,35 +160,44 @@ async def run(report: Report, url: str, store: Store, folder: Path) -> None:
         return
     from playwright.async_api import async_playwright  # noqa: PLC0415 - a library of the tests
 
+    measures = [only] if only is not None else [*MEASURES]
+    needed = {world for measure in measures for world in MEASURES[measure]}
     for world, count in (("small", SMALL), ("middle", MIDDLE), ("large", LARGE)):
+        if world not in needed:
+            continue
         await store.import_world(NewWorld(world_id=world), (moved(index) for index in range(count - 1)))  # type: ignore[misc]
         await store.states.state_at(world, count)
-    for world in ("followed", "shown"):
+    for world in needed & {"followed", "shown"}:
         await store.create_world(NewWorld(world_id=world))
-    games = ["import", "pgn", str(GAMES), "--experiment", "games", "--database-url", url]
-    await asyncio.to_thread(command, games)
-    await asyncio.to_thread(command, ["project", "--once", "--database-url", url])
+    if "games" in needed:
+        games = ["import", "pgn", str(GAMES), "--experiment", "games", "--database-url", url]
+        await asyncio.to_thread(command, games)
+        await asyncio.to_thread(command, ["project", "--once", "--database-url", url])
     port = free_port()
-    server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, url, str(port), "True")
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, url, str(port), str("games" in needed))
     try:
         await until_alive(port)
         async with async_playwright() as playwright, httpx2.AsyncClient(timeout=120) as client:
             browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             site = Site(f"http://127.0.0.1:{port}", browser, client)
-            _assets(report)
-            await _opening(report, site)
-            await _scrubbing(report, site)
-            await _sweeping(report, site)
-            await _shown(report, site)
-            await _followed(report, site)
-            await _taken_along(report, site, folder)
+            works: dict[str, Callable[[Report, Site], Awaitable[None]]] = {
+                "assets": _assets,
+                "opening": _opening,
+                "scrubbing": _scrubbing,
+                "sweeping": _sweeping,
+                "shown": _shown,
+                "followed": _followed,
+                "taken_along": partial(_taken_along, folder=folder),
+            }
+            for measure in measures:
+                await works[measure](report, site)
             await browser.close()
     finally:
         server.terminate()
         await server.wait()
 
 
-def _assets(report: Report) -> None:
+async def _assets(report: Report, _site: Site) -> None:
     files = [(BUILT / "index.html").read_bytes(), *assets().values()]
     size = sum(len(gzip.compress(file)) for file in files) / 1024
     report.note(Goal("console: all of its files in gzip", size, 120, at_least=False, unit="KiB"))

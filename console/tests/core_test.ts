@@ -1,4 +1,4 @@
-import { format, parse, worldAddress } from "../src/core/address.ts";
+import { format, lookOf, parse, worldAddress } from "../src/core/address.ts";
 import { compare, markOf, type Shown } from "../src/core/belief.ts";
 import { type Bin, binned, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
 import { faults, fieldsOf, valueOf } from "../src/core/form.ts";
@@ -14,6 +14,13 @@ import { paced, throttled } from "../src/core/throttle.ts";
 import { scenes } from "../src/core/transcript.ts";
 import { same } from "./same.ts";
 import { bestHash, hex, lines, parsePosition, verify } from "../src/core/verify.ts";
+
+Deno.test("the look of an address is the same one until something else than the cursor moves", () => {
+  const here = worldAddress("w", { at: 12, zoom: [5, 90] });
+  const look = lookOf(here);
+  same(lookOf({ ...here, at: 13 }, look) === look, true);
+  same(lookOf({ ...here, at: 13, kind: "Said" }, look), { ...look, kind: "Said" });
+});
 
 Deno.test("an address that was written is read as the same", () => {
   const here = worldAddress("a/b ü~1", {

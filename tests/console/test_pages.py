@@ -304,6 +304,29 @@ async def test_the_list_of_effects_follows_the_cursor(page: Page) -> None:
     await expect(rows.first).to_contain_text("WorldCreated")
 
 
+async def test_a_cursor_that_moves_leaves_the_timeline_as_it_is(page: Page) -> None:
+    """Steps and jumps of the cursor do not draw the bars anew; a zoom does."""
+    await page.add_init_script("""
+        window.drawn = 0;
+        const clear = CanvasRenderingContext2D.prototype.clearRect;
+        CanvasRenderingContext2D.prototype.clearRect = function (...box) {
+            if (this.canvas.closest(".timeline")) window.drawn++;
+            clear.apply(this, box);
+        };
+    """)
+    await page.goto("/#/w/long?at=2000")
+    await expect(page.get_by_role("list", name="Kinds of effects")).to_contain_text("Move")
+    await expect(page.get_by_role("row", selected=True)).to_contain_text("Move")
+    drawn = await page.evaluate("window.drawn")
+    assert drawn > 0
+    for key, seq in (("ArrowRight", 2001), ("Shift+ArrowRight", 2101), ("Home", 1)):
+        await page.keyboard.press(key)
+        await expect(moment(page)).to_have_attribute("aria-valuenow", str(seq))
+    assert await page.evaluate("window.drawn") == drawn
+    await page.keyboard.press("w")
+    await page.wait_for_function("drawn => window.drawn > drawn", arg=drawn)
+
+
 async def test_an_effect_is_shown_in_full(page: Page) -> None:
     """A click on a row shows payload, checksum and the hashed bytes; the address keeps it; Escape closes it."""
     await page.goto("/#/w/bazaar?at=8")

@@ -31,6 +31,15 @@ export interface WorldAddress {
   unit: string;
 }
 
+/** What the address of a world says besides the moment of its cursor. */
+export type Look = Omit<WorldAddress, "at">;
+
+/** The look of an address: the last one itself, if nothing but the cursor has moved since. */
+export function lookOf({ at: _, ...look }: WorldAddress, last?: Look): Look {
+  const isSame = last !== undefined && (Object.keys(look) as (keyof Look)[]).every((name) => look[name] === last[name]);
+  return isSame ? last : look;
+}
+
 export interface CompareAddress {
   page: "compare";
   worlds: string[];

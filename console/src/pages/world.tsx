@@ -58,7 +58,7 @@ export function World({ name }: { name: string }) {
 
 function Opened({ model }: { model: WorldModel }) {
   const { world } = model;
-  const { panes, effect } = model.here;
+  const { panes, effect } = model.look.value;
   const toggle = (pane: Pane) =>
     model.change({ panes: panes.includes(pane) ? panes.filter((each) => each !== pane) : [...panes, pane] });
   return (

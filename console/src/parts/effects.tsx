@@ -24,15 +24,22 @@ interface Line {
   text: string;
 }
 
-const lineOf = (effect: Effect): Line => {
-  return { seq: effect.global_seq, kind: effect.kind, source: effect.source_id, text: summary(effect) };
-};
+/** Lines by their effects: one that is the same has its row left as it is. */
+const known = new WeakMap<Effect, Line>();
+function lineOf(effect: Effect): Line {
+  let line = known.get(effect);
+  if (line === undefined) {
+    line = { seq: effect.global_seq, kind: effect.kind, source: effect.source_id, text: summary(effect) };
+    known.set(effect, line);
+  }
+  return line;
+}
 const lineOfHit = ({ global_seq, kind, source_id, excerpt }: Hit): Line => {
   return { seq: global_seq, kind, source: source_id, text: short(oneLine(excerpt), 200) };
 };
 
 export function Effects({ model }: { model: WorldModel }) {
-  const { kind, source: by, q } = model.here;
+  const { kind, source: by, q } = model.look.value;
   const filtered = kind !== "" || by !== "" || q !== "";
   const kinds = model.kinds.value;
   const search = useRef<HTMLInputElement>(null);
@@ -85,6 +92,8 @@ function All({ model }: { model: WorldModel }) {
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const room = useSignal(12);
+  /** Where it is scrolled to: asked while rows are rendered, the browser would lay out the page in between. */
+  const place = useRef(0);
   const length = model.head.value - model.first + 1;
   const tall = Math.min(length * ROW, TALLEST);
   const scaled = length * ROW > TALLEST;
@@ -99,10 +108,11 @@ function All({ model }: { model: WorldModel }) {
   /** The index of the first row in sight. */
   const first = () => {
     const element = box.current as HTMLDivElement;
-    if (!scaled) return Math.floor(element.scrollTop / ROW);
+    place.current = element.scrollTop;
+    if (!scaled) return Math.floor(place.current / ROW);
     const most = element.scrollHeight - element.clientHeight;
     return Math.round(
-      (element.scrollTop / Math.max(1, most)) * Math.max(0, model.head.peek() - model.first - room.peek() + 2),
+      (place.current / Math.max(1, most)) * Math.max(0, model.head.peek() - model.first - room.peek() + 2),
     );
   };
   // The list follows the cursor, unless its row is in sight already.
@@ -125,9 +135,10 @@ function All({ model }: { model: WorldModel }) {
   useSignalEffect(() => model.pages.want(model.first + top.value, model.first + top.value + room.value));
 
   void model.loaded.value;
+  const cursor = model.seq.value;
   const from = top.value;
   const rows = Math.min(room.value + 1, length - from);
-  const offset = scaled ? (box.current?.scrollTop ?? 0) : from * ROW;
+  const offset = scaled ? place.current : from * ROW;
   return (
     <div
       ref={box}
@@ -143,7 +154,7 @@ function All({ model }: { model: WorldModel }) {
           {Array.from({ length: Math.max(0, rows) }, (_, index) => {
             const seq = model.first + from + index;
             const effect = model.pages.at(seq);
-            return <Row key={index} model={model} seq={seq} line={effect && lineOf(effect)} />;
+            return <Row key={index} model={model} seq={seq} here={seq === cursor} line={effect && lineOf(effect)} />;
           })}
         </div>
       </div>
@@ -151,8 +162,7 @@ function All({ model }: { model: WorldModel }) {
   );
 }
 
-function Row({ model, seq, line }: { model: WorldModel; seq: number; line: Line | undefined }) {
-  const here = model.seq.value === seq;
+function Row({ model, seq, here, line }: { model: WorldModel; seq: number; here: boolean; line: Line | undefined }) {
   const kinds = model.kinds.value;
   return (
     <div
@@ -178,7 +188,7 @@ function Row({ model, seq, line }: { model: WorldModel; seq: number; line: Line 
 }
 
 function Found({ model }: { model: WorldModel }) {
-  const { kind, source: by, q } = model.here;
+  const { kind, source: by, q } = model.look.value;
   const lines = useSignal<Line[]>([]);
   const said = useSignal("looking …");
   const next = useSignal<number | null>(null);
@@ -212,7 +222,9 @@ function Found({ model }: { model: WorldModel }) {
     <>
       <p class="said" role="status">{said.value}</p>
       <div class="rows" role="grid" aria-label="Effects found" tabIndex={0}>
-        {lines.value.map((line) => <Row key={line.seq} model={model} seq={line.seq} line={line} />)}
+        {lines.value.map((line) => (
+          <Row key={line.seq} model={model} seq={line.seq} here={line.seq === model.seq.value} line={line} />
+        ))}
         {next.value !== null && <button type="button" onClick={() => void more(next.value as number)}>more</button>}
       </div>
     </>

@@ -1,7 +1,7 @@
 /** One world as its page shows it: where the cursor is, and what has been loaded around it. */
 
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
-import { type WorldAddress, worldAddress } from "../core/address.ts";
+import { type Look, lookOf, type WorldAddress, worldAddress } from "../core/address.ts";
 import { compare, type Mark, type Shown } from "../core/belief.ts";
 import { type Bin, grown, kindsOf, type Stretch } from "../core/density.ts";
 import { BLOCK, FrameStore } from "../core/frames.ts";
@@ -56,6 +56,10 @@ export class WorldModel {
   readonly told = signal<readonly Effect[]>([]);
   readonly pages: EffectPages;
   readonly seq: ReadonlySignal<number>;
+  /** The address but for the cursor: what reads this is not rendered as the cursor moves. */
+  readonly look: ReadonlySignal<Look>;
+  /** Whether the cursor stays at the head. */
+  readonly live: ReadonlySignal<boolean>;
   /** Resolves when what is seen first was loaded, or takes long. Browsers have few connections: the rest comes then. */
   readonly opened: Promise<unknown>;
   readonly stretch: ReadonlySignal<Stretch>;
@@ -83,8 +87,11 @@ export class WorldModel {
       const { at } = this.here;
       return at === "live" ? this.head.value : Math.max(this.first, Math.min(at, this.head.value));
     });
+    let look: Look | undefined;
+    this.look = computed(() => look = lookOf(this.here, look));
+    this.live = computed(() => this.here.at === "live");
     this.stretch = computed(() => {
-      const { zoom } = this.here;
+      const { zoom } = this.look.value;
       return zoom === null || zoom[0] >= this.head.value
         ? [this.first, this.head.value]
         : [Math.max(this.first, zoom[0]), Math.min(zoom[1], this.head.value)];

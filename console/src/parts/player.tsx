@@ -83,9 +83,9 @@ export function Player({ model }: { model: WorldModel }) {
     };
   }, []);
 
-  const live = model.here.at === "live";
+  const live = model.live.value;
   const unitName = passes.value in counted ? passes.value : usual;
-  const by = (step: number) => model.move(model.seq.value + step);
+  const by = (step: number) => model.move(model.seq.peek() + step);
   return (
     <div class="player" role="group" aria-label="Player">
       <button type="button" title="First (Home)" aria-label="First effect" onClick={() => model.move(1)}>⇤</button>
@@ -99,7 +99,7 @@ export function Player({ model }: { model: WorldModel }) {
         {playing.value ? "pause" : "play"}
       </button>
       <button type="button" title="Forward (→)" aria-label="Forward" onClick={() => by(1)}>→</button>
-      <button type="button" title="Last (End)" aria-label="Last effect" onClick={() => model.move(model.head.value)}>
+      <button type="button" title="Last (End)" aria-label="Last effect" onClick={() => model.move(model.head.peek())}>
         ⇥
       </button>
       {usual !== undefined && ([-1, 1] as const).map((direction) => (
@@ -134,22 +134,29 @@ export function Player({ model }: { model: WorldModel }) {
         class="follow"
         aria-pressed={live}
         title="Follow the head (l)"
-        onClick={() => model.change({ at: live ? model.seq.value : "live" })}
+        onClick={() => model.change({ at: live ? model.seq.peek() : "live" })}
       >
         <span class={model.connected.value ? "dot on" : "dot"} aria-hidden="true" /> live
       </button>
-      <label class="moment">
-        <span class="unseen">Seq</span>
-        <input
-          type="number"
-          min={model.first}
-          max={model.head.value}
-          value={model.seq.value}
-          aria-label="Seq"
-          onChange={({ currentTarget }) => model.move(Number(currentTarget.value) || 1, "step")}
-        />{" "}
-        of {count(model.head.value)}
-      </label>
+      <Moment model={model} />
     </div>
+  );
+}
+
+/** The seq of the cursor as a number: alone, as nothing else of the player moves with it. */
+function Moment({ model }: { model: WorldModel }) {
+  return (
+    <label class="moment">
+      <span class="unseen">Seq</span>
+      <input
+        type="number"
+        min={model.first}
+        max={model.head.value}
+        value={model.seq.value}
+        aria-label="Seq"
+        onChange={({ currentTarget }) => model.move(Number(currentTarget.value) || 1, "step")}
+      />{" "}
+      of {count(model.head.value)}
+    </label>
   );
 }

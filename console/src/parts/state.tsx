@@ -15,7 +15,7 @@ import type { FramesOfWorld, WorldModel } from "./model.ts";
 import { Tree } from "./tree.tsx";
 
 export function States({ model }: { model: WorldModel }) {
-  const { agents, panes } = model.here;
+  const { agents, panes } = model.look.value;
   const shown: (string | null)[] = [null, ...agents];
   const known = model.agents.value;
   const toggle = (agent: string) =>
@@ -81,7 +81,7 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
   const frame = frames.exactly(seq);
   const { ruleset } = model.world;
   const hasPanel = Object.hasOwn(panels, ruleset);
-  const asTree = !hasPanel || model.here.panes.includes("tree");
+  const asTree = !hasPanel || model.look.value.panes.includes("tree");
   const near = frame === undefined ? frames.near(seq) : undefined;
   const error = frame === undefined ? frames.error(seq) : undefined;
   const made = frames.asOf(seq);

@@ -93,6 +93,7 @@ export function Timeline({ model }: { model: WorldModel }) {
 
   const [from, to] = model.stretch.value;
   const kinds = model.kinds.value;
+  const look = model.look.value;
   return (
     <section class="timeline" aria-label="Timeline">
       <div
@@ -124,7 +125,7 @@ export function Timeline({ model }: { model: WorldModel }) {
         <span class="zooms">
           <button type="button" title="Zoom in (w)" aria-label="Zoom in" onClick={() => scale(0.5)}>+</button>
           <button type="button" title="Zoom out (s)" aria-label="Zoom out" onClick={() => scale(2)}>−</button>
-          <button type="button" disabled={model.here.zoom === null} onClick={() => zoom(null)}>whole</button>
+          <button type="button" disabled={look.zoom === null} onClick={() => zoom(null)}>whole</button>
         </span>
         <span>{count(to)}</span>
       </div>
@@ -133,9 +134,9 @@ export function Timeline({ model }: { model: WorldModel }) {
           <li key={kind}>
             <button
               type="button"
-              aria-pressed={model.here.kind === kind}
+              aria-pressed={look.kind === kind}
               title={`Show only ${kind}`}
-              onClick={() => model.change({ kind: model.here.kind === kind ? "" : kind })}
+              onClick={() => model.change({ kind: look.kind === kind ? "" : kind })}
             >
               <span class={`swatch ${colourOf(kinds, kind).slice(2)}`} aria-hidden="true" /> <bdi>{kind}</bdi>
             </button>

@@ -30,7 +30,7 @@ export function Transcript({ model }: { model: WorldModel }) {
   const { ruleset } = model.world;
   const declared = Object.hasOwn(units, ruleset) ? units[ruleset] as Record<string, Unit> : NONE;
   const names = Object.keys(declared);
-  const chosen = names.includes(model.here.unit) ? model.here.unit : names[0] ?? "";
+  const chosen = names.includes(model.look.value.unit) ? model.look.value.unit : names[0] ?? "";
   const unit = chosen === "" ? null : declared[chosen] as Unit;
   const range = useSignal(around(model.seq.peek(), model.head.peek(), model.first));
   const begun = useSignal<Begun[]>([]);
@@ -78,8 +78,8 @@ export function Transcript({ model }: { model: WorldModel }) {
   const known = useMemo(() => together(begun.value, told), [begun.value, told]);
   const at = known.findLast(({ seq }) => seq <= model.seq.value);
   const place = at === undefined ? -1 : known.indexOf(at);
-  const agents = model.here.agents.length > 0
-    ? model.here.agents
+  const agents = model.look.value.agents.length > 0
+    ? model.look.value.agents
     : model.agents.value.slice(0, AGENTS).map(({ agent_id }) => agent_id);
   const shown = useShown(model, agents, from, to);
 
