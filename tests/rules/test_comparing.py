@@ -11,7 +11,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_chess.rules import RULESET as CHESS
+from worldledger_simulation.rules import RULESET as SIMULATION
 
 from worldledger.canonical import canonical_json
 from worldledger.chain import StoredRow
@@ -273,12 +273,12 @@ def test_settings_are_compared_but_not_who_the_worlds_are() -> None:
 
 def test_the_alignment_of_a_kind() -> None:
     """By default a kind's first unit aligns its worlds, else steps; an unknown one is refused with those there are."""
-    assert unit_of("auto", CHESS.units, "chess")[0] == "ply"
+    assert unit_of("auto", SIMULATION.units, "simulation")[0] == "turn"
     assert unit_of("auto", {}, "sandbox") == (STEP, None)
     with pytest.raises(
-        NotComparableError, match="cannot be aligned by 'round': give one of auto, seq, step, sim_time, ply"
+        NotComparableError, match="cannot be aligned by 'round': give one of auto, seq, step, sim_time, turn"
     ):
-        unit_of("round", CHESS.units, "chess")
+        unit_of("round", SIMULATION.units, "simulation")
 
 
 def test_values_are_told_up_to_a_limit() -> None:

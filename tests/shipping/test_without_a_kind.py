@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -92,6 +93,15 @@ def without_chess(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return a checkout without chess, and the Python of an environment in which it is installed."""
     folder = tmp_path_factory.mktemp("without") / "checkout"
     return folder, checkout_without("chess", folder, ABOUT_CHESS)
+
+
+def test_no_test_of_the_core_asks_for_chess_when_it_is_loaded() -> None:
+    """No module of the core's tests imports the package of chess at its top, where pytest could not collect it then."""
+    asking = re.compile(r"^(from|import) worldledger_chess\b", re.MULTILINE)
+    modules = {path for folder in CORE for path in (ROOT / folder).rglob("*.py")}
+    about_chess = {path for place in ABOUT_CHESS for path in (ROOT / place).rglob("*.py")}
+    assert len(modules - about_chess) > 200
+    assert [path for path in sorted(modules - about_chess) if asking.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("places", [SOME, pytest.param(CORE, marks=pytest.mark.thorough)], ids=["some", "all"])
