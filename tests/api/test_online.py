@@ -1,4 +1,4 @@
-"""Who is online in a world, for operators: sockets, generations and refusals, as one process knows them."""
+"""The agents online in a world, for operators: the sockets, generations and refusals that one process knows of."""
 
 from __future__ import annotations
 

@@ -390,7 +390,7 @@ export interface ObservedEvents {
   next_after_seq: number | null;
 }
 
-/** Who is online in a world, as this process of the service knows it. */
+/** The agents that are online in a world, as far as this process of the service knows. */
 export interface Online {
   world_id: string;
   /** The service's clock, in seconds since 1970: what `wall_time` is compared with. */

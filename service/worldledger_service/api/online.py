@@ -1,4 +1,4 @@
-"""Who is online in a world: agents and what they are about to do, for the operator of a service."""
+"""The agents that are online in a world and the generations they have under way, for operators of the service."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OnlineAgent(Shape):
 
 
 class Online(Shape):
-    """Who is online in a world, as this process of the service knows it."""
+    """The agents that are online in a world, as far as this process of the service knows."""
 
     model_config = ConfigDict(
         extra="forbid",

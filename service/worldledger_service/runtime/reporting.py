@@ -1,4 +1,4 @@
-"""What a report says of one world: what has happened in it up to a moment, and what its kind measures.
+"""The content of a report on one world: what happened up to a moment, and the measures of its kind.
 
 A fork's history goes through its ancestors. It is read once, from its first effect, in batches.
 """

@@ -486,7 +486,7 @@ class States:
 
 @contextmanager
 def _up_to_the_fork_point(*, is_named: bool) -> Iterator[None]:
-    """Say of a moment that a named ancestor does not have up to the fork point that it may have it after that."""
+    """Say in the error about a named ancestor that only its effects up to the fork point were looked at."""
     try:
         yield
     except MomentNotFoundError as error:
