@@ -135,6 +135,7 @@ async def test_any_address_can_be_loaded_again(page: Page) -> None:
         await page.goto("about:blank")
         await page.goto(f"/{address}")
         await expect(page.locator("main")).to_contain_text(text)
+        await expect(page.get_by_text("loading …")).to_have_count(0)
         titles = await page.get_by_role("heading").all_text_contents()
         await page.reload()
         await expect(page.locator("main")).to_contain_text(text)
