@@ -318,11 +318,10 @@ class Window:
 
     def _go_on(self, genesis: int, parent: Place) -> None:
         """Go on in a fork, which takes over its parent's state; requests that were accepted before are done with."""
-        before = self._history.number(parent)
-        if before != genesis - 1:
+        if self._history.number(parent) != genesis - 1:
             self._parents[genesis] = parent
             return
-        self._link("told", genesis, before)
+        self._link("told", genesis, genesis - 1)
         for name in sorted({*self._any[1], *self._touched}):
             self._link("same entity", genesis, self._last_touched(name), name)
         for request in self._runs:
