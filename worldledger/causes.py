@@ -102,6 +102,13 @@ class History:
         index = bisect_left(self._before, number) - 1
         return Place(self._names[index], number - self._before[index])
 
+    def distance(self, one: Place, other: Place) -> tuple[bool, int]:
+        """Return a key by which the places nearest to another one come first, those outside of this history last."""
+        here, there = self.number(one), self.number(other)
+        if here is None or there is None:
+            return True, abs(one.global_seq - other.global_seq)
+        return False, abs(here - there)
+
     def told(self, place: Place, effect: Mapping[str, Any]) -> Place | None:
         """Return what the effect at a place names as its cause: an effect of its own log, or one that it inherits."""
         named = inherited_cause(effect)
@@ -397,13 +404,14 @@ class Walk:
     """A walk along links in one direction, the nearest first: level by level, each effect once.
 
     It ends at ``depth`` links from the root, or with ``most`` effects. Of each kind, ``width`` links of an effect are
-    taken, those to the nearest effects. Ask for the links of every place in ``wanted`` and pass them to `take`, until
-    nothing is wanted.
+    taken, those to the nearest effects in the ``history``. Ask for the links of every place in ``wanted`` and pass them
+    to `take`, until nothing is wanted.
     """
 
-    def __init__(self, root: Place, *, depth: int, width: int, most: int) -> None:
+    def __init__(self, root: Place, *, depth: int, width: int, most: int, history: History | None = None) -> None:
         self.nodes = {root: Node(root, 0)}
         self.wanted = [root] if depth > 0 else []
+        self._history = History(root.world_id) if history is None else history
         self._depth = depth
         self._width = width
         self._most = most
@@ -438,13 +446,8 @@ class Walk:
             by_kind[link.kind].append(link)
         chosen: list[Link] = []
         for kind in LINK_KINDS:
-            every = sorted(by_kind[kind], key=lambda link: _distance(node.place, link.place))
+            every = sorted(by_kind[kind], key=lambda link: self._history.distance(node.place, link.place))
             chosen += every[: self._width]
             if len(every) > self._width:
                 node.left_out[kind] = len(every) - self._width
         return chosen
-
-
-def _distance(one: Place, other: Place) -> tuple[bool, int]:
-    """Return a key by which the nearest places of the same world come first."""
-    return one.world_id != other.world_id, abs(one.global_seq - other.global_seq)

@@ -302,7 +302,7 @@ def test_a_history_counts_its_ancestors_through() -> None:
 
 def test_a_cause_of_before_the_fork_point() -> None:
     """A fork's effect may name one in its history, instead of the genesis; what names no place there is no link."""
-    said = {"caused_by": 1, "source_metadata": {INHERITED_CAUSE: {"world_id": "p", "global_seq": 2}}}
+    said: dict[str, Any] = {"caused_by": 1, "source_metadata": {INHERITED_CAUSE: {"world_id": "p", "global_seq": 2}}}
     history = History("w", [("p", 3)])
     assert recorded_links(Place("w", 5), effect(**said), None, history) == [Link("told", Place("p", 2))]
     assert recorded_links(Place("w", 5), effect(**said)) == [Link("told", Place("w", 1))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -13,6 +13,7 @@ from worldledger_service.store.rerunning import Asked, Report
 from worldledger_service.store.why import Asked as Asking
 from worldledger_service.store.why import why
 
+from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidConfigError, MomentNotFoundError, PolicyFailedError, RerunConflictError
 from worldledger.genesis import NewWorld
 from worldledger.intents import check_intent, intent_draft, registration_draft
@@ -234,7 +235,7 @@ def _play(agent_id: str, view: Any, recorded: dict[str, Any]) -> Any:
         ({}, Asked()),
         ({"bob/gold": 9}, Asked()),
         ({}, Asked({13})),
-        ({}, Asked({12}, {15: {"kind": "Noted"}})),
+        ({}, Asked({12}, {15: cast("EffectDraft", {"kind": "Noted"})})),
         ({}, Asked(playing=_play)),
     ],
 )

@@ -291,9 +291,9 @@ async def test_what_was_shown_before_the_fork_point_leads_to_decisions_after_it(
     """An agent that decides in the fork from what it saw before is reached from there, and leads back there."""
     await log.append_all([registration_draft("ann", policy_spec(ObservationPolicy()))], system=True)
     gate = draft(kind="EntityCreated", payload={"entity_id": "gate", "entity_data": {}})
-    shown = (await log.append_all([gate, draft()]))[0].global_seq
+    shown = (await log.append_all([gate]))[0].global_seq
     child = f"{log.world_id}-2"
-    await store.fork(log.world_id, Moment(seq=shown + 1), NewFork(world_id=child))
+    await store.fork(log.world_id, Moment(seq=shown), NewFork(world_id=child))
     decided = draft(source_id="ann", source_metadata={"intent": "Custom", "context_seq": 1})
     said = (await (await store.log(child)).append_all([decided]))[0].global_seq
     back = await search(store, child, said, depth=1)

@@ -185,7 +185,8 @@ class _Search:
             async with running(self._look_further(self._line[at:])) as further:  # by the database, while this one folds
                 await self._look()
                 await further
-        walk = Walk(self._root, depth=self._asked.depth, width=self._asked.width, most=self._asked.limit)
+        asked = self._asked
+        walk = Walk(self._root, depth=asked.depth, width=asked.width, most=asked.limit, history=self._history)
         while walk.wanted:
             if is_back:
                 await self._fetch(walk.wanted)
