@@ -172,14 +172,43 @@ def test_a_replay_into_a_closed_pipe(database_url: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "what"),
     [
-        ("delete from effects where global_seq = 4", "missing from the log; run `worldledger verify`"),
-        ("update effects set effect = '[4]' where global_seq = 4", "the stored text is not an effect"),
+        ("delete from effects where global_seq = 4", "missing: the next effect in the log is seq 5"),
+        ("update effects set effect = '[4]' where global_seq = 4", "checksum differs: stored "),
+        (
+            "update effects set effect = replace(effect::text, '[2.0,', '[2.5,')::json where global_seq = 4",
+            "checksum differs: stored ",
+        ),
     ],
 )
 def test_a_tampered_effect_ends_the_replay(on: Cli, database_url: str, statement: str, what: str) -> None:
-    """A replay passes over nothing: what comes before an effect that is gone or none is written, then it is named."""
+    """A replay passes over nothing: what comes before an effect that is gone or changed is written, and it is named."""
     record(database_url, "bazaar", BAZAAR)
     sql(database_url, UNGUARDED, statement)
+    for options in ((), ("--json",), ("--from", "2")):
+        result = on("replay", "bazaar", "--speed", "max", *options)
+        assert (result.code, len(result.out.splitlines())) == (1, 2 if "2" in options else 3)
+        assert result.err.startswith(f"worldledger: world bazaar, seq 4: {what}")
+        assert result.err.endswith("; run `worldledger verify`\n")
+
+
+def test_a_replay_from_a_moment_knows_the_checksum_before_it(on: Cli, database_url: str) -> None:
+    """The first effect that is written has to follow from the checksum of the one before, which has to be there."""
+    record(database_url, "bazaar", BAZAAR)
+    assert on("replay", "bazaar", "--from", "5", "--speed", "max").code == 0
+    sql(database_url, UNGUARDED, "update effects set checksum = sha256('x') where global_seq = 4")
+    result = on("replay", "bazaar", "--from", "5", "--speed", "max")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("worldledger: world bazaar, seq 5: checksum differs: ")
+    sql(database_url, "delete from effects where global_seq = 4")
+    result = on("replay", "bazaar", "--from", "5", "--speed", "max")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "worldledger: world bazaar, seq 4: missing from the log; run `worldledger verify`\n"
+
+
+def test_a_replay_whose_last_effect_is_gone(on: Cli, database_url: str) -> None:
+    """It ends before it begins: the last effect, which the head names, has to be there."""
+    record(database_url, "bazaar", BAZAAR)
+    sql(database_url, UNGUARDED, "delete from effects where global_seq = 7")
     result = on("replay", "bazaar", "--speed", "max")
-    assert (result.code, len(result.out.splitlines())) == (2, 3)
-    assert result.err == f"worldledger: world bazaar, seq 4: {what}\n"
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "worldledger: world bazaar, seq 7: missing from the log; run `worldledger verify`\n"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 import typer
 
 from worldledger.aio import all_of
-from worldledger.errors import StoreUnavailableError, TamperedError
+from worldledger.errors import EffectNotFoundError, StoreUnavailableError, TamperedError
 from worldledger_service.cli.connect import Target, database, opened, target, typed, with_store
 from worldledger_service.cli.log import read_effect
 from worldledger_service.cli.moments import (
@@ -47,7 +47,7 @@ from worldledger_service.cli.workers import CONNECTIONS, open_store, processors,
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
-    from worldledger.chain import StoredEffect
+    from worldledger.chain import StoredEffect, Verifier
     from worldledger_service.store import Store, WorldRecord
     from worldledger_service.store.replaying import ReplayVerdict
 
@@ -117,7 +117,8 @@ def replay(
     """Write a world's effects to stdout at the pace at which they happened. Ctrl-C stops it.
 
     A replay only reads the log: no agent is asked again, and nothing is written to the world. The history of a fork
-    begins with its ancestors' effects; --from 1 begins with its own.
+    begins with its ancestors' effects; --from 1 begins with its own. It ends before the first effect that does not
+    match its checksum, which is named; the exit code is 1 then.
 
     With --check, compute the states of worlds again from their logs, without output, and compare them with the state
     digests in the log and with the snapshots. The exit code is 0 if all agree, 1 if something differs (the world, the
@@ -145,7 +146,11 @@ def replay(
         raise typer.BadParameter("name one world to replay; several at once are for --check")
     pace = Pace(_speed(speed), wall=clock is Clock.WALL)
     moments = None if start is None else read_moment(start, "--from"), read_moment(end, "--to")
-    with_store(where, lambda store: Paced(store, names[0], pace, as_json=as_json, quiet=quiet).run(*moments))
+    try:
+        with_store(where, lambda store: Paced(store, names[0], pace, as_json=as_json, quiet=quiet).run(*moments))
+    except TamperedError as error:
+        say(f"{error.message}; run `worldledger verify`")
+        raise typer.Exit(1) from None
 
 
 def _speed(text: str) -> float:
@@ -259,18 +264,33 @@ class Paced:
         await self._look_ahead(stretches, sum(record.head_seq for record in line))
         for self._world, first, last in stretches:
             self._position = first - 1
-            await self._write(last)
+            await self._write(await self._chain(), last)
 
     @staticmethod
     def _of(world: WorldRecord, other: WorldRecord) -> str:
         return "" if other.world_id == world.world_id else f" of {other.world_id!r}"
 
-    async def _write(self, last: int) -> None:
+    async def _chain(self) -> Verifier:
+        """Return what checks the links from the position on; it trusts the stored checksum there."""
+        from worldledger.chain import Position, Verifier  # noqa: PLC0415
+
+        seq = self._position
+        checksum = (await self._stored(self._world, seq)).checksum if seq else b""
+        return Verifier(self._world, start=Position(seq, checksum))
+
+    async def _stored(self, world: str, seq: int) -> StoredEffect:
+        """Return an effect that has to be there."""
+        try:
+            return await self._store.reader.effect(world, seq)
+        except EffectNotFoundError:
+            raise _missing(world, seq) from None
+
+    async def _write(self, chain: Verifier, last: int) -> None:
         """Write the effects up to ``last``; wait while the database is away."""
         told = False
         while self._position < last:
             try:
-                await self._write_rows(last)
+                await self._write_rows(chain, last)
             except StoreUnavailableError as error:
                 if not told:
                     say(f"{error.message}; waiting for it")
@@ -280,7 +300,7 @@ class Paced:
     async def _look_ahead(self, stretches: Sequence[_Stretch], in_all: int) -> None:
         """Announce the duration of a long replay; work out the widths of columns."""
         ends = [
-            read_effect(world, await self._store.reader.effect(world, seq))
+            read_effect(world, await self._stored(world, seq))
             for world, seq in ((stretches[0].world, stretches[0].first), (stretches[-1].world, stretches[-1].last))
         ]
         times = [self._pace.time_of(effect) for effect in ends]
@@ -296,22 +316,20 @@ class Paced:
                 "a higher --speed makes it shorter, --speed max leaves the pauses out"
             )
 
-    async def _write_rows(self, last: int) -> None:
-        from worldledger.chain import Finding  # noqa: PLC0415
+    async def _write_rows(self, chain: Verifier, last: int) -> None:
         from worldledger_service.store.prefetch import prefetch  # noqa: PLC0415
 
         rows = self._store.reader.batches(self._world, after_seq=self._position, until_seq=last)
         async with prefetch(rows) as batches:
             async for batch in batches:
-                for row in batch:
-                    if row.global_seq != self._position + len(self._waiting) + 1:
-                        break
+                chain.feed_chain(batch)
+                for row in batch[: chain.position.global_seq - self._position]:
                     await self._next(row)
                 self._flush()
-                if self._position < batch[-1].global_seq:
-                    break
+                if chain.finding is not None:
+                    raise chain.finding.error()
         if self._position < last:
-            raise Finding(self._world, self._position + 1, "missing from the log; run `worldledger verify`").error()
+            raise _missing(self._world, self._position + 1)
 
     async def _next(self, row: StoredEffect) -> None:
         try:
@@ -354,6 +372,12 @@ class Paced:
     def _shown_time(self, effect: dict[str, Any]) -> str:
         found = effect.get(self._pace.clock)
         return shown_wall_time(found) if self._pace.clock == "wall_time" else json.dumps(found)
+
+
+def _missing(world: str, seq: int) -> TamperedError:
+    from worldledger.chain import Finding  # noqa: PLC0415
+
+    return Finding(world, seq, "missing from the log").error()
 
 
 def _telling(payload: Any) -> Any:
