@@ -139,9 +139,10 @@ def _play_on(on: Cli, *more: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("better")
 def test_a_game_is_played_on_by_others(on: Cli, database_url: str) -> None:
-    """`chess play --from` forks a game, and others play on; each table, page and file says whose each move is."""
-    played = _play_on(on)
+    """`chess play --from` forks a game by the name of `--as`, and others play on; all tables say whose each move is."""
+    played = _play_on(on, "--as", "cup-again")
     world = played["world_id"]
+    assert world == "cup-again"
     assert "\n  inherited from cup: verified 8 effects, up to 8:" in on("verify", world).out
     shown = json.loads(on("chess", "show", world, "--json").out)
     assert [move["uci_notation"] for move in shown["moves"][:5]] == ["e2e4", "e7e5", "f1c4", "b8c6", "d1h5"]
@@ -195,7 +196,7 @@ def test_time_goes_on_in_a_recorded_game_that_is_played_on(on: Cli, database_url
 
 @pytest.mark.usefixtures("better")
 def test_a_game_that_is_over_is_not_played_on(on: Cli, database_url: str) -> None:
-    """`chess play --from` refuses a moment at which the game was over, and makes nothing."""
+    """`chess play --from` refuses a moment at which the game was over, and a name it cannot give; it makes nothing."""
     before = sql(database_url, "select count(*) from worlds")
     result = on("chess", "play", "--from", "cup", "--white", "random", "--black", "random")
     assert result.code == 2
@@ -204,6 +205,9 @@ def test_a_game_that_is_over_is_not_played_on(on: Cli, database_url: str) -> Non
         ("cup", ("--fen", "x"), "neither --fen nor --chess960"),
         ("cup@ply:x", (), "ply:x"),
         ("cups", (), "no world named 'cups'"),
+        ("cup@ply:4", ("--as", "better"), "a world named 'better' is already there"),
+        ("cup@ply:4", ("--as", "no/name"), "--as: "),
+        ("cup@ply:4", ("--as", "more", "--games", "2"), "--as names one game"),
     ):
         result = on("chess", "play", "--from", place, "--white", "random", "--black", "random", *more)
         assert result.code == 2, place

@@ -34,7 +34,13 @@ _PLAYER: Final = (
 _MARKERS: Final = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
 _REASON_WIDTH: Final = len("insufficient material")
 #: What a game's configuration says, and the option that it comes from.
-_OPTIONS: Final = {"fen": "--fen", "deadline_s": "--deadline", "seed": "--seed", "experiment": "--experiment"}
+_OPTIONS: Final = {
+    "fen": "--fen",
+    "deadline_s": "--deadline",
+    "seed": "--seed",
+    "experiment": "--experiment",
+    "game_id": "--as",
+}
 
 
 @dataclass
@@ -89,6 +95,10 @@ def play(
         str | None,
         typer.Option("--from", metavar="WORLD[@MOMENT]", help="Play on from a moment of this game, in forks of it."),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="The name of the game, if it is one.", show_default="a UUID"),
+    ] = None,
     fen: Annotated[
         str | None, typer.Option("--fen", metavar="FEN", help="The position that each game begins with.")
     ] = None,
@@ -125,8 +135,10 @@ def play(
         worldledger chess play --white stockfish --black random --games 10 --seed 1
         worldledger chess play --white stockfish --black uci:/opt/engines/lc0 --nodes 500 --swap --experiment cup
         worldledger chess play --white '{"name": "stockfish", "nodes": 50}' --black stockfish --json
-        worldledger chess play --from my-game@ply:30 --white me --black stockfish
+        worldledger chess play --from my-game@ply:30 --as my-game-again --white me --black stockfish
     """
+    if name is not None and games > 1:
+        raise typer.BadParameter("--as names one game: --games does not go with it")
     if play_from is not None and (fen is not None or chess960):
         raise typer.BadParameter("--from goes on from a position: neither --fen nor --chess960 goes with it")
     start = None if play_from is None else named_place(play_from)
@@ -135,7 +147,13 @@ def play(
     where = target(ctx, database_url, home)
     contestants = read_contestants(white, black, nodes)
     report = Report(secrets.randbits(31) if seed is None else seed, contestants, experiment)
-    common = {"fen": fen, "chess960": chess960, "experiment": experiment, "deadline_s": float(deadline) or None}
+    common = {
+        "game_id": name,
+        "fen": fen,
+        "chess960": chess960,
+        "experiment": experiment,
+        "deadline_s": float(deadline) or None,
+    }
     has_person = any(one.is_person for one in contestants)
     if has_person and jobs > 1:
         raise typer.BadParameter("--jobs: a person plays one game after another")
