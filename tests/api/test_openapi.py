@@ -137,6 +137,7 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
         "GET /v1/sessions",
         "GET /v1/compare",
         "GET /v1/compare/moments",
+        "GET /v1/worlds/{world}/report",
         "POST /openenv/chess/reset",
         "POST /openenv/chess/step",
         "GET /openenv/chess/state",

@@ -1,11 +1,12 @@
-"""Runs and moments side by side, by the client."""
+"""Runs and moments side by side, and reports, by the client."""
 
 from __future__ import annotations
 
 import pytest
 
 from worldledger.client import Client
-from worldledger.errors import NotComparableError, UnknownAgentError, WorldNotFoundError
+from worldledger.errors import MomentNotFoundError, NotComparableError, UnknownAgentError, WorldNotFoundError
+from worldledger.moments import UnreadableMomentError
 
 from .helpers import entity
 
@@ -36,3 +37,18 @@ async def test_the_client_compares_runs_and_moments(client: Client) -> None:
         await client.compare(names[0], "nowhere")
     with pytest.raises(UnknownAgentError):
         await client.compare_moments(*names, agent="alice", truth=True)
+
+
+async def test_the_client_has_reports_of_worlds(client: Client) -> None:
+    """A page up to the head or a moment; an unknown world or moment is the error that the service raised."""
+    await client.broadcast_event(entity("gate", open=1))
+    page = await client.report(client.world_id)
+    assert page.startswith("<!DOCTYPE html>")
+    assert "up to seq 2: 2 effects" in page
+    assert "up to seq 1: 1 effect," in await client.report(client.world_id, at="seq:1")
+    with pytest.raises(WorldNotFoundError):
+        await client.report("nowhere")
+    with pytest.raises(MomentNotFoundError):
+        await client.report(client.world_id, at="99")
+    with pytest.raises(UnreadableMomentError):
+        await client.report(client.world_id, at="noon")

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
+import httpx2
+
 from worldledger.client.frames import Frame
-from worldledger.client.transport import Transport
+from worldledger.client.transport import Transport, moment_params, path_of
 from worldledger.client.world import RemoteWorld
 from worldledger.errors import QueryRefusedError
 from worldledger.moments import AUTO
@@ -164,6 +166,19 @@ class Client(RemoteWorld):
             params["truth"] = "true"
         found: dict[str, Any] = (await self._transport.call("GET", "/v1/compare/moments", params=params)).value
         return found
+
+    async def report(self, world: str, *, at: str = "head") -> str:
+        """Return the report of a world up to a moment: a page of HTML that needs nothing else.
+
+        It is what ``worldledger report WORLD --at MOMENT`` writes (docs/how-to-report.md). Raises WorldNotFoundError,
+        MomentNotFoundError, ExtraMissingError where the service cannot draw, and ServiceUnavailableError.
+        """
+        path, params = path_of("v1", "worlds", world, "report"), moment_params(None, at)
+        async with self._transport.stream("GET", path, accept="text/html", params=params) as response:
+            try:
+                return (await response.aread()).decode()
+            except httpx2.TransportError as error:
+                raise self._transport.cut_off(error) from error
 
     async def queries(self) -> list[dict[str, Any]]:
         """Return the named queries: name, title, description, parameters, sql."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -10,9 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_projections.base import Projection
 
+from worldledger.errors import UnknownRulesetError
+from worldledger.rulesets import load_ruleset
 from worldledger_service.api.context import Services
 from worldledger_service.api.problems import ProjectionUnavailableError
 from worldledger_service.runtime.guarding import guarded
+from worldledger_service.store import Store, WorldRecord
 from worldledger_service.store.reader import Row, ViewMissingError
 
 #: For an answer about a fixed part of the log (RFC 8246).
@@ -35,6 +41,38 @@ def not_modified(request: Request, headers: dict[str, str]) -> Response | None:
     if headers["ETag"] in tags or asked.strip() == "*":
         return Response(status_code=304, headers=headers)
     return None
+
+
+async def checksum_at(store: Store, record: WorldRecord, seq: int) -> str:
+    """Return the checksum of a world's effect at a seq that it has."""
+    if seq == record.head_seq:
+        return record.head_checksum
+    return (await store.reader.effect(record.world_id, seq)).checksum.hex()
+
+
+def validators(places: Iterable[tuple[WorldRecord, int, str]]) -> dict[str, str]:
+    """Return the headers of an answer that is made of these places: a checksum stands for all effects up to it.
+
+    How they are folded and told is the ruleset's and this program's, in their versions.
+    """
+    named = [
+        (record.world_id, seq, checksum, record.ruleset, _version_of(record.ruleset))
+        for record, seq, checksum in places
+    ]
+    digest = sha256(orjson.dumps([_program(), named])).hexdigest()
+    return {"ETag": f'"{digest[:32]}"', "Cache-Control": REVALIDATE}
+
+
+@cache
+def _program() -> str:
+    return version("worldledger")
+
+
+def _version_of(ruleset: str) -> int | None:
+    try:
+        return load_ruleset(ruleset).version
+    except UnknownRulesetError:
+        return None
 
 
 # -- what projections have made ----------------------------------------------------------------------------

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
-from hashlib import sha256
-from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import orjson
@@ -16,10 +12,8 @@ from starlette.responses import Response
 
 from worldledger.comparing import MOST_WORLDS
 from worldledger.drafts import MAX_WORD
-from worldledger.errors import UnknownRulesetError
 from worldledger.moments import AUTO, HEAD, UnreadableMomentError, parse_place
-from worldledger.rulesets import load_ruleset
-from worldledger_service.api.answers import REVALIDATE, not_modified
+from worldledger_service.api.answers import checksum_at, not_modified, validators
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, header, json_of, problems
 from worldledger_service.api.parameters import NAMED, Text, known, once
@@ -27,7 +21,6 @@ from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.comparing import Wanted, compare
 from worldledger_service.runtime.moments import Place, side_by_side
-from worldledger_service.store import WorldRecord
 
 # -- shapes ------------------------------------------------------------------------------------------------
 
@@ -279,7 +272,7 @@ async def compare_worlds(
     """
     found = services(request)
     records = [await found.store.world(name) for name in world]
-    headers = _validators((record, record.head_seq, record.head_checksum) for record in records)
+    headers = validators((record, record.head_seq, record.head_checksum) for record in records)
     unchanged = not_modified(request, headers)
     if unchanged is not None:
         return unchanged
@@ -318,7 +311,7 @@ async def compare_moments(
     """
     found = services(request)
     places = [await _place(found, name, text) for name, text in (("a", a), ("b", b))]
-    headers = _validators([(place.record, place.seq, await _checksum(found, place)) for place in places])
+    headers = validators([(*place, await checksum_at(found.store, *place)) for place in places])
     unchanged = not_modified(request, headers)
     if unchanged is not None:
         return unchanged
@@ -332,37 +325,6 @@ async def _place(found: Services, name: str, text: str) -> Place:
         raise InvalidParameterError(name, str(error)) from None
     record = await found.store.world(world)
     return Place(*await found.store.states.place_at(record, moment or HEAD))
-
-
-async def _checksum(found: Services, place: Place) -> str:
-    if place.seq == place.record.head_seq:
-        return place.record.head_checksum
-    return (await found.store.reader.effect(place.record.world_id, place.seq)).checksum.hex()
-
-
-def _validators(places: Iterable[tuple[WorldRecord, int, str]]) -> dict[str, str]:
-    """Return the headers of an answer that is made of these places: a checksum stands for all effects up to it.
-
-    How they are folded and compared is the ruleset's and this program's, in their versions.
-    """
-    named = [
-        (record.world_id, seq, checksum, record.ruleset, _version_of(record.ruleset))
-        for record, seq, checksum in places
-    ]
-    digest = sha256(orjson.dumps([_program(), named])).hexdigest()
-    return {"ETag": f'"{digest[:32]}"', "Cache-Control": REVALIDATE}
-
-
-@cache
-def _program() -> str:
-    return version("worldledger")
-
-
-def _version_of(ruleset: str) -> int | None:
-    try:
-        return load_ruleset(ruleset).version
-    except UnknownRulesetError:
-        return None
 
 
 def _answer(found: dict[str, Any], headers: dict[str, str]) -> Response:

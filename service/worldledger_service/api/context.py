@@ -33,6 +33,8 @@ T = TypeVar("T")
 ON_END: Final = "worldledger.on_end"
 #: Answers with coarse frames that a process keeps.
 _COARSE_FRAMES: Final = 4
+#: Reports of worlds that a process keeps.
+_REPORTS: Final = 4
 
 
 class Questions:
@@ -102,6 +104,10 @@ class Services:
     questions: Questions = field(default_factory=Questions)
     #: coarse frames: of a long world they take a second, and up to 4 MB
     coarse_frames: Answers = field(default_factory=lambda: Answers(_COARSE_FRAMES))
+    #: reports of worlds: the whole log is read for one, and plots are drawn
+    reports: Answers = field(default_factory=lambda: Answers(_REPORTS))
+    #: held while plots are drawn, which the settings of the library allow to one at a time
+    drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: Set when the service begins to stop: endless streams end.
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -19,7 +19,7 @@ from worldledger.kinds import DEFAULT
 from worldledger.moments import HEAD, Moment, parse_moment
 from worldledger.patches import diff
 from worldledger.world import WorldState, state_text
-from worldledger_service.api.answers import REVALIDATE, not_modified
+from worldledger_service.api.answers import REVALIDATE, checksum_at, not_modified
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.hosts import refuse_other_sites
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, PatchOperation, Shape, header, json_of, problems
@@ -282,13 +282,7 @@ async def unchanged_of(request: Request, found: Services, record: WorldRecord, *
     if "if-none-match" not in request.headers:
         return None
     ruleset = (await found.store.states.rules(record.world_id)).ruleset
-    places = []
-    for seq in seqs:
-        if seq == record.head_seq:
-            checksum = record.head_checksum
-        else:
-            checksum = (await found.store.reader.effect(record.world_id, seq)).checksum.hex()
-        places.append((seq, checksum))
+    places = [(seq, await checksum_at(found.store, record, seq)) for seq in seqs]
     return not_modified(request, _validators(record.world_id, places, f"{ruleset.name}{ruleset.version}"))
 
 
