@@ -101,6 +101,11 @@ async function ask(path: string, query: Query = {}, signal?: AbortSignal): Promi
   return answer;
 }
 
+/** A file that the service makes. Raises Refused where the answer is no success. */
+export async function fetched(path: string, names: Names, query: Query): Promise<Blob> {
+  return await (await ask(filled(path, names), query)).blob();
+}
+
 /** Post JSON. Raises Refused where the answer is no success. */
 export async function send(path: string, body: unknown, accept = "application/json"): Promise<Response> {
   const headers = { "Content-Type": "application/json", Accept: accept };

@@ -6,7 +6,7 @@ import type { SqlAddress } from "../core/address.ts";
 import { chartOf, type Choice, guess, type Look, LOOKS, MOST_SERIES, numeric } from "../core/chart.ts";
 import type { Answer, Question } from "../core/source.ts";
 import { count, csv, plain } from "../core/text.ts";
-import { address, go, source, words } from "../parts/app.ts";
+import { address, go, save, source, words } from "../parts/app.ts";
 import { ChartView } from "../parts/chart.tsx";
 import { Table } from "../parts/table.tsx";
 
@@ -140,14 +140,6 @@ function Columns() {
       </dl>
     </details>
   );
-}
-
-function save(content: Blob, name: string): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(content);
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(link.href);
 }
 
 function Result({ answer, chart, arrow }: {

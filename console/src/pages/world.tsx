@@ -5,6 +5,7 @@ import { useLayoutEffect } from "preact/hooks";
 import { format, type Pane, worldAddress } from "../core/address.ts";
 import type { World as WorldFound } from "../core/source.ts";
 import { count } from "../core/text.ts";
+import { Along } from "../parts/along.tsx";
 import { offline, source, words } from "../parts/app.ts";
 import { Detail } from "../parts/detail.tsx";
 import { Effects } from "../parts/effects.tsx";
@@ -87,15 +88,7 @@ function Opened({ model }: { model: WorldModel }) {
               {title}
             </button>
           ))}
-          {!offline && (
-            <a
-              class="button"
-              href={`/export/${encodeURIComponent(world.world_id)}.html`}
-              title="One file that shows this world offline"
-            >
-              Take along
-            </a>
-          )}
+          {!offline && <Along model={model} />}
           <Keys model={model} />
         </div>
       </header>

@@ -94,6 +94,15 @@ export function panelOf(kind: string): Promise<PanelModule> | undefined {
   return found;
 }
 
+/** Save a file in the browser's folder of downloads. */
+export function save(content: Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 /** An error as people read it. */
 export function words(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

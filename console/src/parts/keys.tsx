@@ -34,7 +34,8 @@ export function Keys({ model }: { model: WorldModel }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const pressed = (event: KeyboardEvent) => {
-      if (event.ctrlKey || event.altKey || event.metaKey || dialog.current?.open) return;
+      if (event.ctrlKey || event.altKey || event.metaKey) return;
+      if (document.querySelector("dialog[open]") !== null) return;
       if (event.key === "Escape" && model.here.effect !== null) model.change({ effect: null });
       if (types(event.target)) return;
       const within = (what: string) => event.target instanceof Element && event.target.closest(what) !== null;

@@ -12,7 +12,7 @@ from worldledger.errors import InvalidNameError, MomentNotFoundError, Simulation
 from worldledger_service.arrow.pool import needed
 from worldledger_service.cli.connect import Target, database, opened, target, with_store
 from worldledger_service.cli.files import require_none, written_whole
-from worldledger_service.cli.moments import HEAD, Moment, first_seq_from, moment_rule, place_of, read_moment
+from worldledger_service.cli.moments import HEAD, Moment, first_seq_from, moment_rule, read_moment
 from worldledger_service.cli.naming import find_world, no_experiment, whole_names
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
 from worldledger_service.cli.output import counted, effects, progress_bar, put_bytes, say
@@ -164,7 +164,7 @@ def export_html(
         worldledger export html market --from turn:5 --to turn:10 -o turns.html
     """
     from worldledger_service.app import create_app  # noqa: PLC0415 - slow to load
-    from worldledger_service.console.taking_along import asking, page  # noqa: PLC0415
+    from worldledger_service.console.taking_along import asking, page, part_of  # noqa: PLC0415
 
     where = target(ctx, database_url, home, projections=False)
 
@@ -174,10 +174,7 @@ def export_html(
     async def work(url: str) -> str:
         async with opened(url, where.settings) as store:
             record = await find_world(store, world)
-            first = 1 if begin is None else await _own_seq(store, record, begin)
-            last = await _own_seq(store, record, end)
-        if last < first:
-            raise typer.BadParameter(f"the moment lies before that of --from: effect {last}, effect {first}")
+            first, last = await part_of(store, record, begin, end)
         app = create_app(where.settings, url)
         async with app.router.lifespan_context(app):
             async for piece in page(asking(app), record.world_id, first=first, last=last):
@@ -188,16 +185,6 @@ def export_html(
         name = run_blocking(work(url))
     if not quiet:
         say(f"exported {name}{'' if output == '-' else f' to {output}'}")
-
-
-async def _own_seq(store: Store, record: WorldRecord, moment: Moment) -> int:
-    """Return the seq of a moment in the world's own log. Raises BadParameter if it is in that of an ancestor."""
-    place, seq = await place_of(store, record, moment)
-    if place.world_id != record.world_id:
-        raise typer.BadParameter(
-            f"the moment lies in the log of {place.world_id}, which {record.world_id} goes on from"
-        )
-    return seq
 
 
 # -- export parquet ------------------------------------------------------------------------------------------

@@ -21,9 +21,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from worldledger.errors import SimulationError
+from worldledger.moments import HEAD, Moment, UnreadableMomentError, parse_moment
 from worldledger_service.api.answers import IMMUTABLE, REVALIDATE, not_modified
+from worldledger_service.api.context import services
+from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.console.assets import BUILT, assets, of_kinds
-from worldledger_service.console.taking_along import asking
+from worldledger_service.console.taking_along import asking, part_of
 from worldledger_service.console.taking_along import page as page_of
 
 #: No script, style, picture or connection but the service's own, and no page of others around this one.
@@ -98,10 +101,13 @@ def routes(built: Path = BUILT) -> list[BaseRoute]:
 
     async def export(request: Request) -> Response:
         world_id = request.path_params["world"]
-        pieces = page_of(asking(request.app), world_id, built)
         try:
+            begin, end = await _part(request, world_id)
+            pieces = page_of(asking(request.app), world_id, built, first=begin, last=end)
             first = await anext(pieces)
         except SimulationError as error:
+            if "status" not in error.details:
+                raise
             raise HTTPException(error.details["status"], error.message) from error
         headers = {
             **_HEADERS,
@@ -115,6 +121,23 @@ def routes(built: Path = BUILT) -> list[BaseRoute]:
         Route("/", index, methods=["GET"], include_in_schema=False),
         Route("/assets/{name}", asset, methods=["GET"], include_in_schema=False),
     ]
+
+
+async def _part(request: Request, world_id: str) -> tuple[int, int | None]:
+    """Return the first and the last effect that the parameters ``from`` and ``to`` name; without any, all there are."""
+    begin, end = (_moment(request, name) for name in ("from", "to"))
+    if begin is None and end is None:
+        return 1, None
+    store = services(request).store
+    return await part_of(store, await store.world(world_id), begin, end or HEAD)
+
+
+def _moment(request: Request, name: str) -> Moment | None:
+    text = request.query_params.get(name)
+    try:
+        return parse_moment(text) if text else None
+    except UnreadableMomentError as error:
+        raise InvalidParameterError(name, str(error)) from None
 
 
 async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

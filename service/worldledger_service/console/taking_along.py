@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx2
@@ -23,6 +23,10 @@ from starlette.types import ASGIApp
 
 from worldledger.errors import SimulationError
 from worldledger_service.console.assets import BUILT, assets, of_kinds
+
+if TYPE_CHECKING:
+    from worldledger.moments import Moment
+    from worldledger_service.store import Store, WorldRecord
 
 #: Most effects: a browser holds all of them in memory.
 MOST_EFFECTS: Final = 100_000
@@ -79,6 +83,27 @@ class _Page(NamedTuple):
             f'<div id="console"></div>\n<script type="application/octet-stream" id="embedded">'
         )
         return cls(before.encode(), f'</script>\n<script type="module">{program}</script>\n</body>\n</html>\n'.encode())
+
+
+async def part_of(store: Store, record: WorldRecord, begin: Moment | None, end: Moment) -> tuple[int, int]:
+    """Return the first and the last effect of a part of a world's own log; ``begin`` None: from its genesis on.
+
+    Raises SimulationError as `page` if a moment is in the log of an ancestor, or the end before the beginning;
+    MomentNotFoundError.
+    """
+
+    async def own_seq(moment: Moment) -> int:
+        place, seq = await store.states.place_at(record, moment)
+        if place.world_id != record.world_id:
+            what = f"the moment lies in the log of {place.world_id}, which {record.world_id} goes on from"
+            raise SimulationError(what, status=422)
+        return seq
+
+    first, last = 1 if begin is None else await own_seq(begin), await own_seq(end)
+    if last < first:
+        what = f"the moment of its end lies before that of its beginning: effect {last}, effect {first}"
+        raise SimulationError(what, status=422)
+    return first, last
 
 
 async def page(
