@@ -4,7 +4,7 @@ import { type Bin, binned, grown, seqAt, shifted, zoomed } from "../src/core/den
 import { faults, fieldsOf, valueOf } from "../src/core/form.ts";
 import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
 import { patchesOf } from "../src/core/http.ts";
-import { apply, changed, type Json, type Obj, valueAt } from "../src/core/json.ts";
+import { apply, changed, type Json, leadWithin, type Obj, valueAt } from "../src/core/json.ts";
 import { Lru } from "../src/core/lru.ts";
 import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
@@ -94,6 +94,7 @@ Deno.test("a row of patches copies a thing once, and the value before stays as i
 Deno.test("what has changed is named at the innermost place", () => {
   const found = changed({ a: 1, b: { c: [1, 2], d: 1 } }, { a: 1, b: { c: [1, 3], e: 1 } });
   same([...found].sort(), ["/b", "/b/c/1", "/b/e"]);
+  same(["/b/c", "/b/c/1", "/a"].map((place) => leadWithin(found, place)), [true, false, false]);
 });
 
 Deno.test("a belief is marked hidden, outdated or noised", () => {
@@ -150,6 +151,30 @@ Deno.test("any seq of a loaded block has its state, in whatever order it is aske
   same([earlier?.entities, kept?.entities], [{ n: 700 }, { n: 640 }]);
   same(store.before(1025)?.entities, { n: 1024 });
   same(store.at(3001), undefined);
+});
+
+Deno.test("a cursor that moves back finds states near those that it comes from", async () => {
+  let applied = 0;
+  const patches = Array.from({ length: BLOCK - 1 }, (_, index) => ({
+    seq: index + 2,
+    ops: [{
+      op: "replace" as const,
+      get path() {
+        applied += 1;
+        return "/entities/n";
+      },
+      value: index + 2,
+    }],
+  }));
+  const state = { entities: { n: 1 }, relationships: {} };
+  const store = new FrameStore(() => Promise.resolve({ key: 1, state, last: BLOCK, patches }), BLOCK);
+  await store.want(1);
+  store.at(1000);
+  applied = 0;
+  for (let seq = 999; seq > 940; seq--) {
+    same([store.at(seq)?.entities, store.before(seq)?.entities], [{ n: seq }, { n: seq - 1 }]);
+  }
+  same(applied < 2 * 64, true);
 });
 
 Deno.test("what has not changed since its block began may be older, unless the block is the first", async () => {

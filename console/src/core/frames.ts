@@ -8,6 +8,8 @@ import { Lru } from "./lru.ts";
 export const BLOCK = 1024;
 /** Patches between two states that are kept. */
 const STRIDE = 64;
+/** Of the states on the way to another that of each so manieth seq is kept: cursors that move back, and trails, want them. */
+export const STEP = 4;
 /** Blocks in memory, and states of each besides those: they share what they have in common. */
 const MOST = 24;
 const RECENT = 64;
@@ -54,15 +56,16 @@ class Block {
     let state = (done > kept ? this.recent.get(done) : this.states[kept / STRIDE]) as Shown;
     const own = new Set<Json[] | Obj>();
     while (done < count) {
-      const { ops } = this.data.patches[done] as BlockData["patches"][number];
+      const { seq, ops } = this.data.patches[done] as BlockData["patches"][number];
       state = apply(state as unknown as Json, ops, own) as unknown as Shown;
       done += 1;
-      if (done === this.states.length * STRIDE) {
-        this.states.push(state);
-        own.clear();
-      }
+      const isLasting = done === this.states.length * STRIDE;
+      if (isLasting) this.states.push(state);
+      // The last but one, too: what an effect has changed is told by the state before it.
+      else if (count - done < 2 || (count - done < STRIDE && seq % STEP === 0)) this.recent.set(done, state);
+      else continue;
+      own.clear();
     }
-    this.recent.set(count, state);
     return state;
   }
 

@@ -20,9 +20,15 @@ export function below(pointer: string, name: string | number): string {
 
 /** The steps of a pointer. */
 export function steps(pointer: string): string[] {
-  return pointer === ""
-    ? []
-    : pointer.slice(1).split("/").map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
+  if (pointer === "") return [];
+  const found = pointer.slice(1).split("/");
+  return pointer.includes("~") ? found.map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~")) : found;
+}
+
+/** Whether one of the pointers leads to something within a place. */
+export function leadWithin(pointers: Iterable<string>, place: string): boolean {
+  for (const each of pointers) if (each.startsWith(`${place}/`)) return true;
+  return false;
 }
 
 /** The value at a pointer; undefined where there is none. */
@@ -102,11 +108,15 @@ export function changed(before: Json | undefined, after: Json | undefined, most 
     if (old === now || found.size >= most) return;
     if (isObject(old) && isObject(now)) {
       for (const name of Object.keys(now)) {
-        walk(Object.hasOwn(old, name) ? old[name] : undefined, now[name], below(pointer, name));
+        const before = Object.hasOwn(old, name) ? old[name] : undefined;
+        // Most of a state stays the same: no pointer is made for that.
+        if (before !== now[name]) walk(before, now[name], below(pointer, name));
       }
       for (const name of Object.keys(old)) if (!Object.hasOwn(now, name)) found.add(pointer);
     } else if (Array.isArray(old) && Array.isArray(now)) {
-      now.forEach((value, index) => walk(old[index], value, below(pointer, index)));
+      now.forEach((value, index) => {
+        if (old[index] !== value) walk(old[index], value, below(pointer, index));
+      });
       if (old.length > now.length) found.add(pointer);
     } else found.add(pointer);
   };

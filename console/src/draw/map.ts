@@ -1,13 +1,14 @@
 /** A map of whatever has a position, with trails, on a canvas. */
 
 import type { Shown } from "../core/belief.ts";
+import { STEP } from "../core/frames.ts";
 import { below, type Json, steps } from "../core/json.ts";
 import type { Cursor, Frames } from "../core/panel.ts";
 
 type Point = readonly [x: number, y: number];
 
-/** Effects back to which trails reach, steps between two points of one, entities with names, pixels around the map. */
-const [TRAIL, STEP, NAMED, EDGE] = [64, 4, 40, 24];
+/** Effects back to which trails reach, entities with names, pixels around the map. */
+const [TRAIL, NAMED, EDGE] = [64, 40, 24];
 
 function point(value: Json | undefined): Point | null {
   if (!Array.isArray(value)) return null;
@@ -73,41 +74,51 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
       width / 2 + (x - (extent.left + extent.right) / 2) * scale,
       height / 2 - (y - (extent.bottom + extent.top) / 2) * scale,
     ];
-    context.strokeStyle = context.fillStyle = quiet;
-    context.globalAlpha = 0.5;
+    // What looks alike is one path: to stroke and fill each line and point by itself takes several times as long.
+    const trails = new Path2D();
     let next = now;
     // At multiples of the step, which stay the same for a cursor that moves on.
     for (let then = Math.ceil(seq / STEP - 1) * STEP; then >= Math.max(1, seq - TRAIL); then -= STEP) {
       const before = places(frames, then);
       if (before.size === 0) break;
-      context.beginPath();
       for (const [name, place] of before) {
         const later = next.get(name);
         if (later === undefined || (later[0] === place[0] && later[1] === place[1])) continue;
-        context.moveTo(...at(place));
-        context.lineTo(...at(later));
+        trails.moveTo(...at(place));
+        trails.lineTo(...at(later));
       }
-      context.stroke();
       next = before;
     }
+    context.strokeStyle = quiet;
+    context.globalAlpha = 0.5;
+    context.setLineDash([]);
+    context.stroke(trails);
     context.globalAlpha = 1;
     const frame = frames.at(seq);
     const moved = new Set([...frame?.changed ?? []].map((pointer) => steps(pointer)[1]));
     context.font = "12px system-ui, sans-serif";
+    const points = { [ink]: new Path2D(), [accent]: new Path2D() };
     for (const [name, place] of now) {
       const [x, y] = at(place);
       const pointer = below("/entities", name);
       const mark = frame?.marks.get(pointer) ?? frame?.marks.get(`${pointer}/position`);
-      context.fillStyle = context.strokeStyle = moved.has(name) ? accent : ink;
-      context.beginPath();
-      context.arc(x, y, moved.has(name) ? 6 : 4, 0, 2 * Math.PI);
-      context.setLineDash(mark === "hidden" ? [2, 2] : []);
-      if (mark === undefined) context.fill();
-      else context.stroke();
+      const [colour, radius] = moved.has(name) ? [accent, 6] : [ink, 4];
+      const path = mark === undefined ? points[colour] as Path2D : new Path2D();
+      path.moveTo(x + radius, y);
+      path.arc(x, y, radius, 0, 2 * Math.PI);
+      context.fillStyle = context.strokeStyle = colour;
+      if (mark !== undefined) {
+        context.setLineDash(mark === "hidden" ? [2, 2] : []);
+        context.stroke(path);
+      }
       if (now.size > NAMED) continue;
       const isRight = x > width * 0.75;
       context.textAlign = isRight ? "right" : "left";
       context.fillText(mark === undefined ? name : `${name} ${mark}`, isRight ? x - 8 : x + 8, y + 4);
+    }
+    for (const [colour, path] of Object.entries(points)) {
+      context.fillStyle = colour;
+      context.fill(path);
     }
     const told = [...now].slice(0, NAMED).map(([name, [x, y]]) => `${name} at ${x}, ${y}`).join("; ");
     canvas.setAttribute("aria-label", `Map of ${now.size}: ${told}`);

@@ -1,7 +1,8 @@
 /** The list of effects: of a million only those in sight exist. With a filter or a search it is the list of what was found. */
 
-import { useSignal, useSignalEffect } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { effect, useSignal, useSignalEffect } from "@preact/signals";
+import { Component } from "preact";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Effect } from "../core/panel.ts";
 import type { Hit } from "../core/source.ts";
 import { count, oneLine, short, summary } from "../core/text.ts";
@@ -34,6 +35,11 @@ function lineOf(effect: Effect): Line {
   }
   return line;
 }
+/** A line as a row has it, with the class of its colour. */
+const shown = (kinds: readonly string[], line: Line | undefined) => ({
+  line,
+  colour: line === undefined ? "" : colourOf(kinds, line.kind).slice(2),
+});
 const lineOfHit = ({ global_seq, kind, source_id, excerpt }: Hit): Line => {
   return { seq: global_seq, kind, source: source_id, text: short(oneLine(excerpt), 200) };
 };
@@ -88,57 +94,75 @@ export function Effects({ model }: { model: WorldModel }) {
   );
 }
 
+/** The pixels that the list of so many effects is high, and those by which a box of a height scrolls it. */
+const tallOf = (length: number) => Math.min(length * ROW, TALLEST);
+const mostOf = (length: number, height: number) => Math.max(0, tallOf(length) - height);
+
+/** Where a list is scrolled to whose first row in sight has this index, with room for so many rows. */
+function placeOf(index: number, length: number, rows: number, height: number): number {
+  const most = mostOf(length, height);
+  if (length * ROW <= TALLEST) return Math.min(index * ROW, most);
+  return Math.min(Math.round((index / Math.max(1, length - rows + 1)) * most), most);
+}
+
+/** The index of the first row in sight of a list that is scrolled to a place. */
+function firstAt(place: number, length: number, rows: number, height: number): number {
+  if (length * ROW <= TALLEST) return Math.floor(place / ROW);
+  return Math.round((place / Math.max(1, mostOf(length, height))) * (length - rows + 1));
+}
+
 function All({ model }: { model: WorldModel }) {
   const box = useRef<HTMLDivElement>(null);
+  /** The index of the first row in sight, and how many there is room for. */
   const top = useSignal(0);
   const room = useSignal(12);
-  /** Where it is scrolled to: asked while rows are rendered, the browser would lay out the page in between. */
+  /** Where it is scrolled to, and its height: to ask for them as the cursor moves would have the page laid out. */
   const place = useRef(0);
-  const length = model.head.value - model.first + 1;
-  const tall = Math.min(length * ROW, TALLEST);
-  const scaled = length * ROW > TALLEST;
+  const height = useRef(12 * ROW);
+  /** Where it is to be scrolled to once its rows are there. */
+  const wanted = useRef<number | null>(null);
+  const lengthNow = () => model.head.peek() - model.first + 1;
 
   useEffect(() => {
     const element = box.current as HTMLDivElement;
-    const watch = new ResizeObserver(() => room.value = Math.max(3, Math.ceil(element.clientHeight / ROW)));
+    const watch = new ResizeObserver(() => {
+      height.current = element.clientHeight;
+      room.value = Math.max(3, Math.ceil(height.current / ROW));
+    });
     watch.observe(element);
     return () => watch.disconnect();
   }, []);
-
-  /** The index of the first row in sight. */
-  const first = () => {
-    const element = box.current as HTMLDivElement;
-    place.current = element.scrollTop;
-    if (!scaled) return Math.floor(place.current / ROW);
-    const most = element.scrollHeight - element.clientHeight;
-    return Math.round(
-      (place.current / Math.max(1, most)) * Math.max(0, model.head.peek() - model.first - room.peek() + 2),
-    );
+  const scrolled = () => {
+    place.current = (box.current as HTMLDivElement).scrollTop;
+    top.value = firstAt(place.current, lengthNow(), room.peek(), height.current);
   };
-  // The list follows the cursor, unless its row is in sight already.
-  useSignalEffect(() => {
-    const seq = model.seq.value;
-    const rows = room.value;
-    const element = box.current;
-    if (element === null) return;
-    const index = seq - model.first;
-    const all = model.head.peek() - model.first + 1;
-    const begin = top.peek();
-    if (index >= begin && index < begin + rows - 1 && element.scrollTop > 0) return;
-    const wanted = Math.max(0, index - Math.floor(rows / 2));
-    const most = element.scrollHeight - element.clientHeight;
-    element.scrollTop = scaled
-      ? (wanted / Math.max(1, all - rows + 1)) * most
-      : Math.min(wanted * ROW, Math.max(0, all * ROW - element.clientHeight));
-    top.value = first();
+  // The list follows the cursor, unless its row is in sight already: at once, so that a move renders the rows one time.
+  useLayoutEffect(() =>
+    effect(() => {
+      const index = model.seq.value - model.first;
+      const rows = room.value;
+      const begin = top.peek();
+      if (index >= begin && index < begin + rows - 1) return;
+      wanted.current = placeOf(Math.max(0, index - Math.floor(rows / 2)), lengthNow(), rows, height.current);
+      place.current = wanted.current;
+      top.value = firstAt(place.current, lengthNow(), rows, height.current);
+    }), []);
+  useLayoutEffect(() => {
+    if (wanted.current === null) return;
+    (box.current as HTMLDivElement).scrollTop = wanted.current;
+    wanted.current = null;
+    scrolled();
   });
   useSignalEffect(() => model.pages.want(model.first + top.value, model.first + top.value + room.value));
 
   void model.loaded.value;
+  const kinds = model.kinds.value;
   const cursor = model.seq.value;
+  const length = model.head.value - model.first + 1;
   const from = top.value;
   const rows = Math.min(room.value + 1, length - from);
-  const offset = scaled ? place.current : from * ROW;
+  const tall = tallOf(length);
+  const offset = length * ROW > TALLEST ? place.current : from * ROW;
   return (
     <div
       ref={box}
@@ -147,14 +171,15 @@ function All({ model }: { model: WorldModel }) {
       aria-label="Every effect"
       aria-rowcount={length}
       tabIndex={0}
-      onScroll={() => top.value = first()}
+      onScroll={scrolled}
     >
       <div style={{ height: `${tall}px` }} role="presentation">
         <div style={{ transform: `translateY(${offset}px)` }} role="rowgroup">
           {Array.from({ length: Math.max(0, rows) }, (_, index) => {
             const seq = model.first + from + index;
-            const effect = model.pages.at(seq);
-            return <Row key={index} model={model} seq={seq} here={seq === cursor} line={effect && lineOf(effect)} />;
+            const found = model.pages.at(seq);
+            const line = found && lineOf(found);
+            return <Row key={index} model={model} seq={seq} here={seq === cursor} {...shown(kinds, line)} />;
           })}
         </div>
       </div>
@@ -162,29 +187,39 @@ function All({ model }: { model: WorldModel }) {
   );
 }
 
-function Row({ model, seq, here, line }: { model: WorldModel; seq: number; here: boolean; line: Line | undefined }) {
-  const kinds = model.kinds.value;
-  return (
-    <div
-      role="row"
-      class={`row${here ? " here" : ""}`}
-      aria-rowindex={seq - model.first + 1}
-      aria-selected={here}
-      onClick={() => model.move(seq, "step", { effect: seq })}
-    >
-      <span role="gridcell" class="seq">{seq}</span>
-      <span role="gridcell" class="kind">
-        {line && <span class={`swatch ${colourOf(kinds, line.kind).slice(2)}`} aria-hidden="true" />}
-        <bdi>{line?.kind ?? "…"}</bdi>
-      </span>
-      <span role="gridcell" class="source">
-        <bdi>{line?.source}</bdi>
-      </span>
-      <span role="gridcell" class="text">
-        <bdi>{line?.text}</bdi>
-      </span>
-    </div>
-  );
+interface RowProps {
+  model: WorldModel;
+  seq: number;
+  here: boolean;
+  line: Line | undefined;
+  colour: string;
+}
+
+/** An effect in one line, rendered again only where something of it is new. Each cell has its own direction of text. */
+class Row extends Component<RowProps> {
+  override shouldComponentUpdate(next: RowProps): boolean {
+    const { seq, here, line, colour } = this.props;
+    return next.seq !== seq || next.here !== here || next.line !== line || next.colour !== colour;
+  }
+
+  override render({ model, seq, here, line, colour }: RowProps) {
+    return (
+      <div
+        role="row"
+        class={here ? "row here" : "row"}
+        aria-rowindex={seq - model.first + 1}
+        aria-selected={here}
+        onClick={this.open}
+      >
+        <span role="gridcell" class="seq">{seq}</span>
+        <span role="gridcell" class={line ? `kind ${colour}` : "kind"}>{line?.kind ?? "…"}</span>
+        <span role="gridcell" class="source">{line?.source}</span>
+        <span role="gridcell" class="text">{line?.text}</span>
+      </div>
+    );
+  }
+
+  private readonly open = () => this.props.model.move(this.props.seq, "step", { effect: this.props.seq });
 }
 
 function Found({ model }: { model: WorldModel }) {
@@ -194,6 +229,8 @@ function Found({ model }: { model: WorldModel }) {
   const next = useSignal<number | null>(null);
   const filter = { kind, source: by };
   const name = model.world.world_id;
+  const kinds = model.kinds.value;
+  const cursor = model.seq.value;
 
   const more = async (after: number) => {
     const page = await source.effects(name, after, null, 200, filter);
@@ -223,7 +260,7 @@ function Found({ model }: { model: WorldModel }) {
       <p class="said" role="status">{said.value}</p>
       <div class="rows" role="grid" aria-label="Effects found" tabIndex={0}>
         {lines.value.map((line) => (
-          <Row key={line.seq} model={model} seq={line.seq} here={line.seq === model.seq.value} line={line} />
+          <Row key={line.seq} model={model} seq={line.seq} here={line.seq === cursor} {...shown(kinds, line)} />
         ))}
         {next.value !== null && <button type="button" onClick={() => void more(next.value as number)}>more</button>}
       </div>

@@ -37,7 +37,7 @@ export function Timeline({ model }: { model: WorldModel }) {
     area.current?.setAttribute("aria-valuenow", String(seq));
     area.current?.setAttribute("aria-valuetext", `effect ${seq} of ${head}`);
     if (cursor.current) {
-      cursor.current.style.left = `${part * 100}%`;
+      cursor.current.style.transform = `translateX(${part * 100}%)`;
       cursor.current.hidden = part < 0 || part > 1;
     }
   });
