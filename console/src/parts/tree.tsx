@@ -1,8 +1,9 @@
 /** A value as a tree that opens and closes, with what has changed and what an agent has wrong marked. */
 
+import { Component } from "preact";
 import { useState } from "preact/hooks";
 import { type Mark, markOf, SIGNS, WORDS } from "../core/belief.ts";
-import { below, isObject, type Json, type Obj } from "../core/json.ts";
+import { below, isObject, type Json, leadWithin, type Obj } from "../core/json.ts";
 import { plain, short, size } from "../core/text.ts";
 
 /** Members that are shown before a button asks for more, and characters of a text. */
@@ -36,7 +37,8 @@ export function Tree({ value, label, marked = NOTHING, open = 2 }: {
       {Object.entries(value).map(([name, member]) => (
         <Node
           key={name}
-          {...marked}
+          changed={marked.changed}
+          marks={marked.marks}
           name={name}
           value={member}
           pointer={below("", name)}
@@ -48,60 +50,78 @@ export function Tree({ value, label, marked = NOTHING, open = 2 }: {
   );
 }
 
-function Node(props: NodeProps) {
-  const { name, value, pointer, level, changed, marks } = props;
-  const inner = Array.isArray(value) || isObject(value);
-  // What was opened or closed by hand stays so; what has changed inside opens by itself.
-  const [chosen, choose] = useState<boolean | null>(null);
-  const [most, more] = useState(MEMBERS);
-  const mark = markOf(marks, pointer);
-  const within = inner && [...changed].some((each) => each.startsWith(`${pointer}/`));
-  const open = inner && (chosen ?? (props.open || within));
-  const state = `${changed.has(pointer) ? " changed" : ""}${mark === undefined ? "" : ` mark-${mark}`}`;
-  const sign = mark === undefined
-    ? null
-    : <span class="sign" title={WORDS[mark]} aria-label={WORDS[mark]}>{SIGNS[mark]}</span>;
-  if (!inner) {
+/** What was opened or closed by hand stays so; what has changed inside opens by itself. */
+interface NodeState {
+  chosen: boolean | null;
+  most: number;
+}
+
+/** A member of the tree. States share what they have in common: what is the same value as before is left as it is. */
+class Node extends Component<NodeProps, NodeState> {
+  override state: NodeState = { chosen: null, most: MEMBERS };
+
+  override shouldComponentUpdate(next: NodeProps, state: NodeState): boolean {
+    const { name, value, pointer, level, open, changed, marks } = this.props;
+    return state !== this.state || next.value !== value || next.name !== name || next.pointer !== pointer ||
+      next.level !== level || next.open !== open || next.marks !== marks ||
+      (next.changed !== changed &&
+        [changed, next.changed].some((each) => each.has(pointer) || leadWithin(each, pointer)));
+  }
+
+  override render(
+    { name, value, pointer, level, open: usually, changed, marks }: NodeProps,
+    { chosen, most }: NodeState,
+  ) {
+    const mark = markOf(marks, pointer);
+    const state = `${changed.has(pointer) ? " changed" : ""}${mark === undefined ? "" : ` mark-${mark}`}`;
+    const sign = mark === undefined
+      ? null
+      : <span class="sign" title={WORDS[mark]} aria-label={WORDS[mark]}>{SIGNS[mark]}</span>;
+    if (!Array.isArray(value) && !isObject(value)) {
+      return (
+        <li role="treeitem" class={`leaf${state}`} aria-level={level}>
+          <span class="name">{name}</span> <Leaf value={value} /> {sign}
+          {changed.has(pointer) && <span class="sign" title="changed by this effect" aria-label="changed">●</span>}
+        </li>
+      );
+    }
+    const open = chosen ?? (usually || leadWithin(changed, pointer));
+    const members = Array.isArray(value)
+      ? value.map((each, index) => [String(index), each] as const)
+      : Object.entries(value);
     return (
-      <li role="treeitem" class={`leaf${state}`} aria-level={level}>
-        <span class="name">{name}</span> <Leaf value={value} /> {sign}
-        {changed.has(pointer) && <span class="sign" title="changed by this effect" aria-label="changed">●</span>}
+      <li role="treeitem" class={`inner${state}`} aria-level={level} aria-expanded={open}>
+        <button type="button" class="opener" onClick={() => this.setState({ chosen: !open })}>
+          <span aria-hidden="true">{open ? "▾" : "▸"}</span> <span class="name">{name}</span>{" "}
+          <span class="size">{size(value)}</span>
+        </button>{" "}
+        {sign}
+        {open && members.length > 0 && (
+          <ul role="group">
+            {members.slice(0, most).map(([key, member]) => (
+              <Node
+                key={key}
+                changed={changed}
+                marks={marks}
+                name={key}
+                value={member}
+                pointer={below(pointer, key)}
+                level={level + 1}
+                open={level < 2 && members.length <= 12}
+              />
+            ))}
+            {members.length > most && (
+              <li role="none">
+                <button type="button" onClick={() => this.setState({ most: most + MEMBERS })}>
+                  {members.length - most} more …
+                </button>
+              </li>
+            )}
+          </ul>
+        )}
       </li>
     );
   }
-  const members = Array.isArray(value)
-    ? value.map((each, index) => [String(index), each] as const)
-    : Object.entries(value);
-  return (
-    <li role="treeitem" class={`inner${state}`} aria-level={level} aria-expanded={open}>
-      <button type="button" class="opener" onClick={() => choose(!open)}>
-        <span aria-hidden="true">{open ? "▾" : "▸"}</span> <span class="name">{name}</span>{" "}
-        <span class="size">{size(value)}</span>
-      </button>{" "}
-      {sign}
-      {open && members.length > 0 && (
-        <ul role="group">
-          {members.slice(0, most).map(([key, member]) => (
-            <Node
-              key={key}
-              changed={changed}
-              marks={marks}
-              name={key}
-              value={member}
-              pointer={below(pointer, key)}
-              level={level + 1}
-              open={level < 2 && members.length <= 12}
-            />
-          ))}
-          {members.length > most && (
-            <li role="none">
-              <button type="button" onClick={() => more(most + MEMBERS)}>{members.length - most} more …</button>
-            </li>
-          )}
-        </ul>
-      )}
-    </li>
-  );
 }
 
 function Leaf({ value }: { value: Json }) {

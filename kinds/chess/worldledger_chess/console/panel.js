@@ -3,6 +3,7 @@
 
 /**
  * @import { Cursor, Effect, Frames, Tools } from "../../../../console/src/core/panel.ts"
+ * @import { Shown } from "../../../../console/src/core/belief.ts"
  * @import { Json, Obj } from "../../../../console/src/core/json.ts"
  */
 
@@ -237,10 +238,13 @@ export function panel(element, frames, cursor, tools) {
     }
   };
   const show = () => {
-    mark();
     const frame = frames.at(cursor.seq);
-    if (frame === undefined) return;
-    const { entities } = frame.state;
+    if (frame !== undefined) place(frame.state);
+    // Last, as it asks where things are: the page is laid out once.
+    mark();
+  };
+  /** @param {Shown} state */
+  const place = ({ entities }) => {
     const here = object(entities["board"]);
     /** @param {"white" | "black"} side */
     const player = (side) => {

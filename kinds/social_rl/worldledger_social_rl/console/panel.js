@@ -125,7 +125,6 @@ export function panel(element, frames, cursor) {
       each.global_seq <= seq && (round === undefined || each.payload["round_number"] === round)
     );
     feed.replaceChildren(...said.map((each, index) => message(each, index === said.length - 1)));
-    feed.scrollTop = feed.scrollHeight;
     const head = ["agent", "messages", ...METRICS.map((each) => each.replaceAll("_", " ")), "cues in use"];
     const rows = Object.entries(entities).map(([name, value]) => {
       const agent = object(value);
@@ -144,6 +143,8 @@ export function panel(element, frames, cursor) {
     agents.replaceChildren(
       make("table", "", make("caption", "unseen", "Agents"), make("thead", "", top), make("tbody", "", ...rows)),
     );
+    // Last, as it asks how high the messages are: the page is laid out once.
+    feed.scrollTop = feed.scrollHeight;
   };
   const ends = [cursor.subscribe(show), frames.subscribe(() => (show(), void load(), void loadRounds()))];
   show();
