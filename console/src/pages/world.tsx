@@ -6,7 +6,7 @@ import { format, type Pane, worldAddress } from "../core/address.ts";
 import type { World as WorldFound } from "../core/source.ts";
 import { count } from "../core/text.ts";
 import { Along } from "../parts/along.tsx";
-import { offline, source, words } from "../parts/app.ts";
+import { offline, words } from "../parts/app.ts";
 import { Detail } from "../parts/detail.tsx";
 import { Effects } from "../parts/effects.tsx";
 import { Integrity } from "../parts/integrity.tsx";
@@ -36,8 +36,10 @@ export function World({ name }: { name: string }) {
     document.title = `${name} · Worldledger`;
     let made: WorldModel | undefined;
     let left = false;
-    source.world(name).then((world) => {
-      if (!left) model.value = made = new WorldModel(world);
+    WorldModel.open(name).then((opened) => {
+      made = opened;
+      if (left) made.close();
+      else model.value = made;
     }, (reason) => error.value = words(reason));
     return () => {
       left = true;

@@ -4,7 +4,7 @@ import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untr
 import { type Look, lookOf, type WorldAddress, worldAddress } from "../core/address.ts";
 import { compare, type Mark, type Shown } from "../core/belief.ts";
 import { type Bin, grown, kindsOf, type Stretch } from "../core/density.ts";
-import { BLOCK, FrameStore } from "../core/frames.ts";
+import { BLOCK, type BlockData, blockOf, FrameStore } from "../core/frames.ts";
 import { changed, type Json } from "../core/json.ts";
 import { Lru } from "../core/lru.ts";
 import { EffectPages } from "../core/pages.ts";
@@ -24,6 +24,8 @@ const SHOW_MS = 25;
 const GROW_MS = 100;
 /** Milliseconds that the rest waits for what is seen first. */
 const FIRST_MS = 1000;
+/** Rows of the list before and after the cursor that are asked for at first: of a page of effects or two. */
+const ROWS = 10;
 /** Most agents that are asked what they saw. */
 const MOST_WITNESSES = 16;
 /** Frames that are kept as they were given. */
@@ -39,6 +41,14 @@ function onChange(watched: ReadonlySignal<unknown>, listener: () => void): () =>
     if (!first) untracked(listener);
     first = false;
   });
+}
+
+/** What is asked for beside a world itself, as nothing of it has to be known. */
+interface Early {
+  bins: Promise<Bin[]>;
+  agents: Promise<{ agent_id: string; registered_seq: number }[]>;
+  /** The block of the cursor, if the address says where that is; undefined if there is none there. */
+  block: { from: number; data: Promise<BlockData | undefined> } | null;
 }
 
 export class WorldModel {
@@ -80,7 +90,25 @@ export class WorldModel {
   private last: number;
   private closed = false;
 
-  constructor(readonly world: World) {
+  /** Open a world. Rejects if that cannot be read. */
+  static async open(name: string): Promise<WorldModel> {
+    const world = source.world(name);
+    const here = address.peek();
+    const from = here.page === "world" && here.at !== "live" ? blockOf(here.at) * BLOCK + 1 : null;
+    const never = new AbortController().signal;
+    const early: Early = {
+      bins: source.density(name, BINS),
+      agents: source.agents(name),
+      block: from === null
+        ? null
+        : { from, data: source.block(name, null, from, from + BLOCK - 1, never).catch(() => undefined) },
+    };
+    // What fails here is told of where it is used, if the world is there.
+    for (const asked of [early.bins, early.agents]) asked.catch(() => undefined);
+    return new WorldModel(await world, early);
+  }
+
+  private constructor(readonly world: World, early: Early) {
     this.first = world.part?.first_seq ?? 1;
     this.head = signal(world.head_seq);
     this.seq = computed(() => {
@@ -98,7 +126,11 @@ export class WorldModel {
     });
     const name = world.world_id;
     this.truth = new FrameStore(
-      (from, to, signal) => source.block(name, null, from, to, signal),
+      async (from, to, signal) => {
+        const asked = early.block?.from === from ? early.block.data : undefined;
+        early.block = null;
+        return await asked ?? await source.block(name, null, from, to, signal);
+      },
       world.head_seq,
       this.first,
     );
@@ -110,13 +142,15 @@ export class WorldModel {
     const touch = () => void this.loaded.value++;
     this.ends.push(this.truth.subscribe(touch), this.pages.subscribe(touch));
     this.last = this.seq.peek();
+    // The rows around the cursor: the list itself asks once it is painted.
+    if (this.look.peek().panes.includes("effects")) this.pages.want(this.last - ROWS, this.last + ROWS);
     // The panel's own place tells of its failure.
     void panelOf(world.ruleset)?.catch(() => undefined);
     this.opened = Promise.race([
       Promise.allSettled([
         this.truth.want(this.last),
-        source.density(name, BINS).then((bins) => this.bins.value = bins),
-        source.agents(name).then((agents) => this.agents.value = agents),
+        early.bins.then((bins) => this.bins.value = bins),
+        early.agents.then((agents) => this.agents.value = agents),
       ]),
       new Promise((resolve) => setTimeout(resolve, FIRST_MS)),
     ]);
