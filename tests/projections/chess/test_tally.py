@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def tally() -> dict[str, Counter[str]]:
     return totals
 
 
+@cache
 def imported() -> list[tuple[Path, RecordedGame]]:
     """Read the files as an import does."""
     found = []
