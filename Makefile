@@ -22,7 +22,10 @@ $(shell if [ -e .venv/.made ] && { [ "$$(cat .venv/.made)" != "$$(pwd)" ] || ! $
 export PYTHONDONTWRITEBYTECODE :=
 
 # One worker more than most machines have cores: an eighth of its time each waits, for a server to start or a process to end.
-PYTEST := $(BIN)/pytest -n 3 --dist loadgroup
+PYTEST := $(BIN)/pytest --workers 3
+# Tests are collected by one process, so lint has a core to itself meanwhile; what it says comes behind what they say.
+BESIDE_LINT = said=$$(mktemp); $(MAKE) --no-print-directory lint > "$$said" 2>&1 & linting=$$!; $(1); tested=$$?; \
+	wait $$linting; linted=$$?; cat "$$said"; rm -f "$$said"; exit $$((tested | linted))
 
 .PHONY: help run console test test-all check lint bench docs lock clean
 
@@ -45,11 +48,11 @@ console: .venv/.run ## build the console, if that failed when the package was in
 	    echo 'The console is not built yet; trying again …'; { $(PIP) -e '.[server,analytics]' $(SHOWN); \
 	    [ -e $(BUILT) ] || echo 'Going on without the console: the page at / says what to do.' >&2; }
 
-test: .venv/.test lint .venv/.clients ## lint, types, imports and the suite: every behaviour
-	$(PYTEST)
+test: .venv/.test .venv/.clients ## lint, types, imports and the suite: every behaviour
+	@$(call BESIDE_LINT,$(PYTEST))
 
-test-all: .venv/.test lint .venv/.clients ## the same at full strength: both servers everywhere, more examples, packaging
-	$(PYTEST) --thorough
+test-all: .venv/.test .venv/.clients ## the same at full strength: both servers everywhere, more examples, packaging
+	@$(call BESIDE_LINT,$(PYTEST) --thorough)
 
 check: .venv/.test ## the quick loop: the suite without its slow tests
 	$(PYTEST) -q -m 'not slow'

@@ -22,22 +22,26 @@ from hashlib import pbkdf2_hmac, sha256
 from pathlib import Path
 from shutil import disk_usage, rmtree
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
+from uuid import uuid4
 
 import asyncpg
 import pytest
 import pytest_asyncio
 import structlog
-from _pytest.nodeid import NodeId
 from hypothesis import is_hypothesis_test, settings
 from worldledger_service.database import embedded, schema
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
+from tests.workers import Workers
 from worldledger.errors import EmbeddedServerError
 
 _counter = itertools.count(1)
+#: This run, the same in all its processes: they are forked after this was made.
+_RUN: Final = uuid4().hex
 #: A spacing of snapshots that no test reaches: the digests that come with them would move heads in the background.
 NEVER = 10**9
 #: A connection that a test has ended together with others.
@@ -66,9 +70,16 @@ SHARE, FEWEST = 10, 5
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of `make test-all`."""
+    parser.addoption("--workers", type=int, default=0, metavar="N", help="processes that run the tests; 0: this one")
     told = "both servers for every test that needs one, all examples of Hypothesis, full sizes, and the tests that are "
     told += "marked `packaging` or `thorough`"
     parser.addoption("--thorough", action="store_true", help=told)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run the tests in as many processes as was asked for."""
+    if count := config.getoption("workers"):
+        config.pluginmanager.register(Workers(config, count, FIRST), "workers")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -106,26 +117,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if _folder(item) in ONE_LOOP and pytest_asyncio.is_async_test(item) and not own:
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
     items.sort(key=lambda item: FIRST.index(_folder(item)) if _folder(item) in FIRST else len(FIRST))
-    if config.getoption("loadgroup", default=False):
-        _name_groups(items)
 
 
 def _folder(item: pytest.Item) -> str:
     return item.nodeid.split("/")[1]
-
-
-def _name_groups(items: list[pytest.Item]) -> None:
-    """Put the names of groups behind the ids of their tests, which is where xdist's scheduler looks for them.
-
-    xdist 3.8 does so itself, but in an attribute that pytest 9.2 does not look at any more: groups were torn apart.
-    What runs on a loop of its module is a group, too: it shares an application there.
-    """
-    for item in items:
-        mark, loop = item.get_closest_marker("xdist_group"), item.get_closest_marker("asyncio")
-        if mark is not None:
-            item._id = NodeId.parse(f"{item.nodeid}@{mark.args[0]}")
-        elif loop is not None and loop.kwargs.get("loop_scope") == "module":
-            item._id = NodeId.parse(f"{item.nodeid}@{item.path.stem}")
 
 
 def pytest_collection() -> None:
@@ -238,6 +233,9 @@ class Servers:
             await schema.upgrade(with_database(url, name))
             if not os.environ.get("WORLDLEDGER_TEST_DATABASE_URL"):
                 await connection.execute(_quick_password(url))
+                # To compile a query takes longer than to answer it from tables as small as those of tests.
+                await connection.execute("alter system set jit = off")
+                await connection.execute("select pg_reload_conf()")
         finally:
             await connection.close()
 
@@ -306,18 +304,18 @@ def thorough(pytestconfig: pytest.Config) -> bool:
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str, worker_id: str) -> Iterator[Servers]:
+def servers(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Hold the servers of this run."""
-    base = tmp_path_factory.getbasetemp()
-    folder = base if worker_id == "master" else base.parent
+    base, is_worker = tmp_path_factory.getbasetemp(), pytestconfig.pluginmanager.hasplugin("workers")
+    folder = base.parent if is_worker else base
     # Not below pytest's own folder: nobody but its owner may enter that, and as root the server is somebody else.
     homes = _roomy_memory() or Path(gettempdir())
-    homes /= f"worldledger-tests-{testrun_uid[:12]}"
+    homes /= f"worldledger-tests-{_RUN[:12]}"
     with ExitStack() as stack:
-        servers = Servers(folder, homes, testrun_uid, stack)
+        servers = Servers(folder, homes, _RUN, stack)
         stack.callback(servers.close)
         yield servers
-        servers.drop_templates(last=worker_id == "master")
+        servers.drop_templates(last=not is_worker)
     servers.remove()
 
 
@@ -347,6 +345,25 @@ def make_database(servers: Servers, server_kind: str) -> Iterator[Callable[..., 
     yield make
     for url in made:
         servers.drop(server_kind, url)
+
+
+@pytest.fixture(scope="session")
+def built(servers: Servers, server_kind: str) -> Iterator[str]:
+    """Return the name of a database without worlds to clone, in which every projection has its table."""
+    url = servers.create(server_kind, servers.template(server_kind))
+
+    async def build() -> None:
+        async with Store.open(url, quick_settings()) as store, Engine.open(store, url, quick_settings()) as engine:
+            await engine.run_until_caught_up(timeout=60)
+
+    asyncio.run(build())
+    yield urlsplit(url).path[1:]
+    servers.drop(server_kind, url)
+
+
+@pytest.fixture
+def projected() -> None:
+    """Ask for a database in which every projection has its table, where `database_url` knows of such (api, cli)."""
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-import httpx2
 import hypothesis
 import pytest
 import requests
@@ -24,8 +23,8 @@ from worldledger_service.settings import Settings
 from tests.social_runs import round_of
 from worldledger.kinds import installed
 
-from .helpers import catch_up, serving
-from .living import new_world, speak
+from .helpers import WorldClient, catch_up, serving
+from .living import of, settle, speak
 
 if TYPE_CHECKING:
     from tests.conftest import Servers
@@ -108,12 +107,10 @@ def _try(label: str, url: str, examples: int, suffix: str = "") -> None:
     )
 
 
-async def _furnish(client: httpx2.AsyncClient, suffix: str) -> None:
+async def _furnish(client: WorldClient, suffix: str) -> None:
     """Have a world with agents, of which one generates, a run with a round, and, with chess, a game that goes on."""
-    await new_world(client, f"town{suffix}")
-    for agent_id in ("alice", "bob"):
-        await client.post(f"/v1/worlds/town{suffix}/agents", json={"agent_id": agent_id})
-    await client.post(f"/v1/worlds/town{suffix}/agents/alice/generations", json={"req_id": "g1"})
+    await settle(client)
+    await client.post(of("alice", "generations"), json={"req_id": "g1"})
     await client.post("/v1/worlds", json={"world_id": f"run{suffix}", "ruleset": "social_rl"})
     await client.post(f"/v1/worlds/run{suffix}/rounds", json=round_of(1))
     if "chess" in installed():
@@ -122,7 +119,7 @@ async def _furnish(client: httpx2.AsyncClient, suffix: str) -> None:
 
 
 async def _furnished(url: str, suffix: str) -> None:
-    async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+    async with WorldClient(base_url=url, timeout=60, world=f"town{suffix}") as client:
         await _furnish(client, suffix)
 
 
@@ -172,7 +169,7 @@ async def _served(database_url: str, *, projections: bool) -> AsyncIterator[str]
     async with serving(database_url, projections=projections, page_limit=100) as served:
         for name, value in (("patience", 0.01), ("keepalive", 0.05)):
             object.__setattr__(served.services, name, value)
-        async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
+        async with served.client() as client:
             await _furnish(client, "")
             await speak(client, "r1")
             if "chess" in installed():
@@ -186,7 +183,7 @@ async def _served(database_url: str, *, projections: bool) -> AsyncIterator[str]
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("schemathesis")
+@pytest.mark.group("schemathesis")
 @pytest.mark.parametrize("label", OPERATIONS)
 def test_no_example_makes_the_service_fail(share: Callable[[bool], str], label: str, thorough: bool) -> None:
     """Requests made from the document, right and wrong ones, are all answered without a 5xx.

@@ -16,7 +16,7 @@ from worldledger_service.database.embedded import status
 from .helpers import Result, Running, call, wait_for
 
 #: One worker, for what they share is a home that takes seconds to set up.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("home of commands")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("home of commands")]
 
 
 def get(address: str) -> Any:

@@ -12,7 +12,7 @@ from .test_pages import expect, moment
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console"), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("console"), pytest.mark.asyncio(loop_scope="session")]
 
 OTHER_GAME: Final = "examples-cautious-cora-vs-random-rita-2026-01-01-f2d48f92d824"
 #: Each page at its fullest, and a text that it shows once it is loaded.

@@ -16,7 +16,7 @@ from .test_pages import expect
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console"), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("console"), pytest.mark.asyncio(loop_scope="session")]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from .conftest import GAME, NASTY, Site, draft
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Locator, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console"), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("console"), pytest.mark.asyncio(loop_scope="session")]
 
 #: In a browser: not at once, but after a moment.
 SECONDS: Final = 20.0

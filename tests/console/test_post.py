@@ -17,7 +17,7 @@ from .test_pages import expect
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console"), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("console"), pytest.mark.asyncio(loop_scope="session")]
 
 
 async def test_effects_and_intents_are_posted_by_forms(page: Page, site: Site) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: How long a browser waits for what takes a second, but for the machine being busy.
 PATIENCE_MS = 120_000
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("console"), pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("console"), pytest.mark.asyncio(loop_scope="session")]
 
 
 class Road:

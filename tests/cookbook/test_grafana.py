@@ -11,7 +11,7 @@ import pytest
 import yaml
 from worldledger_service.database.analytics.asking import ask
 
-pytestmark = pytest.mark.xdist_group("cookbook")
+pytestmark = pytest.mark.group("cookbook")
 
 GRAFANA = Path(__file__).resolve().parents[2] / "grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards" / "worldledger.json").read_text())

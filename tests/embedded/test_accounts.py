@@ -18,7 +18,7 @@ from worldledger.errors import EmbeddedServerError
 
 from .helpers import User, gone, python_for, sql, wait_for
 
-pytestmark = pytest.mark.xdist_group("embedded")
+pytestmark = pytest.mark.group("embedded")
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
 

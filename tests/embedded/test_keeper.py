@@ -13,7 +13,7 @@ from worldledger_service.database.embedded import attach, client, status, stop
 
 from .helpers import gone, sql, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("embedded")]
 
 
 def _kill_supervisor(made: Path) -> None:

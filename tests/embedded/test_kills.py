@@ -18,7 +18,7 @@ from worldledger.errors import EmbeddedServerError
 
 from .helpers import ROOT, gone, sql, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("embedded")]
 
 
 def _acknowledge_rows(server: EmbeddedServer) -> None:

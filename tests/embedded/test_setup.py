@@ -21,7 +21,7 @@ from worldledger.errors import EmbeddedServerError
 
 from .helpers import ROOT, servers_of, sql, wait_for
 
-pytestmark = pytest.mark.xdist_group("embedded")
+pytestmark = pytest.mark.group("embedded")
 
 DISTRIBUTION = Path("/usr/lib/postgresql/15/bin")
 

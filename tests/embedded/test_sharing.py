@@ -17,7 +17,7 @@ from worldledger.errors import EmbeddedServerError
 
 from .helpers import User, gone, sql, sql_at, wait_for
 
-pytestmark = pytest.mark.xdist_group("embedded")
+pytestmark = pytest.mark.group("embedded")
 
 
 def test_first_user_makes_the_cluster(home: Path) -> None:

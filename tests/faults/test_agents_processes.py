@@ -19,7 +19,7 @@ from worldledger.intents import Accepted
 
 from .living import ALL, PATIENT, Mind, Two, entity, event, intent, judged, living, near, right, serving, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("two services")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("two services")]
 
 _AGENTS: Final = ("ada", "bea", "cy", "dan")
 _EACH: Final = 12

@@ -88,7 +88,7 @@ async def test_duplicates_in_any_order(database_url: str, tmp_path: Path) -> Non
     assert {effect["req_id"]: (effect["global_seq"], effect["uuid"]) for effect in effects[2:]} == first
 
 
-@pytest.mark.xdist_group("two services")
+@pytest.mark.group("two services")
 async def test_another_body_in_between(two: Two) -> None:
     """Of bodies that share a req_id the first to come is the request, and every copy of another is told so."""
     async with living(two.one, "bodies") as world:

@@ -148,7 +148,7 @@ async def _comes_again(service: Service, turn: int) -> None:
 # -- two processes -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("two services")
+@pytest.mark.group("two services")
 async def test_two_services_turn_by_turn(two: Two) -> None:
     """Two processes start and end each turn at once, agents act by both: one turn each time, and each intent once."""
     config = trade(simulation={"name": "market"}, engine={})

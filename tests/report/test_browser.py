@@ -19,7 +19,7 @@ _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 _BROWSER = next(filter(None, map(shutil.which, _BROWSERS)), None)
 
 pytestmark = [
-    pytest.mark.xdist_group("report"),
+    pytest.mark.group("report"),
     pytest.mark.skipif(_BROWSER is None, reason="no Chromium is installed here"),
 ]
 

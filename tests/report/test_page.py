@@ -13,7 +13,7 @@ import pytest
 from .conftest import ODD
 from .helpers import Page, page_of, read, references, text_of
 
-pytestmark = pytest.mark.xdist_group("report")
+pytestmark = pytest.mark.group("report")
 
 #: With everything; with sums over many worlds; with nothing; with odd names.
 EXPERIMENTS = {"examples": "examples", "many": "many", "empty": "empty", "odd": ODD}

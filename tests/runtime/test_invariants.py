@@ -25,7 +25,7 @@ from worldledger.world import WorldState
 from .conftest import Opening
 from .helpers import ALL, created, custom, head_of, message, move, near, patched, speak
 
-pytestmark = pytest.mark.xdist_group("invariants")  # one load for all of them
+pytestmark = pytest.mark.group("invariants")  # one load for all of them
 
 AGENTS = [f"agent-{n}" for n in range(6)]
 #: Intents that each agent submits.

@@ -41,7 +41,7 @@ async def _count(connection: Connection, table: str) -> int:
     return int(await connection.fetchval(f"select count(*) from {table}"))
 
 
-@pytest.mark.xdist_group("revisions")
+@pytest.mark.group("revisions")
 async def test_down_revision_by_revision_and_back(database_url: str, catalogues: dict[str, list[str]]) -> None:
     """Each leaves the log and what a database that never went further has; up again all is there, and derived anew."""
     url = database_url

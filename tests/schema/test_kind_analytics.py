@@ -348,7 +348,7 @@ async def test_nothing_stands_of_kinds_that_are_not_installed(
     assert left == ["kind chess", "kind simulation", "kind social_rl"]
 
 
-@pytest.mark.xdist_group("revisions")
+@pytest.mark.group("revisions")
 async def test_down_and_up(database_url: str, fair: Fair, catalogues: dict[str, list[str]]) -> None:
     """A downgrade to 0008 leaves what it had: later kinds' views are dropped, and those that lack are made again."""
     await schema.upgrade(database_url)

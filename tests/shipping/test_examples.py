@@ -80,7 +80,7 @@ def home(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("home")
+@pytest.mark.group("home")
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=pytest.mark.thorough) if page.name in _LONG else page for page in _PAGES],

@@ -40,7 +40,7 @@ WHOLE = 367
 #: Turns of a market that is played once more, for something that each of its turns shows.
 FEWER = 6
 #: On one worker, so that they look at one market.
-once = pytest.mark.xdist_group("market")
+once = pytest.mark.group("market")
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ MARKET = ROOT / "examples" / "market"
 RUNS = ROOT / "examples" / "social_rl"
 WHAT_IF = ROOT / "examples" / "whatif.py"
 #: On one worker, so that they look at one database.
-once = pytest.mark.xdist_group("tour")
+once = pytest.mark.group("tour")
 
 
 def _tour(folder: Path, database_url: str, tour: Path = TOUR) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ from worldledger_service.database.embedded import remove, stop
 
 from .project import ROOT, environment, pyproject, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("wheel")]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from tests.conftest import Servers
 from tests.shipping.examples import Runner, Terminal, examples
 from tests.shipping.project import ROOT, environment, pyproject, run, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("auction")]
+pytestmark = [pytest.mark.slow, pytest.mark.group("auction")]
 
 SOURCE: Final = Path(__file__).with_name("auction")
 _NAME: Final = "worldledger-auction"

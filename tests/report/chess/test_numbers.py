@@ -18,7 +18,7 @@ from tests.report.conftest import ODD
 from tests.report.helpers import numbers, page_of, read, rows
 from worldledger.errors import SchemaVersionError, SimulationError
 
-pytestmark = pytest.mark.xdist_group("report")
+pytestmark = pytest.mark.group("report")
 
 
 @pytest.fixture(scope="module")
