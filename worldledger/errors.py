@@ -214,10 +214,7 @@ class EffectNotFoundError(SimulationError):
 
 
 class MomentNotFoundError(SimulationError):
-    """The world has no such moment: before its first effect, or beyond its head; details: ``head_seq``.
-
-    Of an ancestor that is asked through a fork, ``fork_point``: the last seq that they share.
-    """
+    """The world has no such moment: before its first effect, or beyond its head; details: ``head_seq``."""
 
     code = "moment_not_found"
 

@@ -6,7 +6,8 @@ import asyncio
 import itertools
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from urllib.parse import urlsplit
+from dataclasses import replace
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,8 +19,8 @@ from worldledger_service.app import create_app
 
 from tests.conftest import Servers
 
-from .helpers import Served, catch_up, serving, settings, shares
-from .living import new_world, register
+from .helpers import Served, WorldClient, serving, settings, shares
+from .living import settle
 
 _numbers = itertools.count(1)
 
@@ -44,25 +45,16 @@ def database_url(request: pytest.FixtureRequest, servers: Servers, server_kind: 
     if shares(request):
         yield str(request.getfixturevalue("shared_url"))
         return
-    read = {"played", "game"} & set(request.fixturenames)
+    read = {"played", "projected"} & set(request.fixturenames)
     url = servers.create(server_kind, request.getfixturevalue("built") if read else servers.template(server_kind))
     yield url
     servers.drop(server_kind, url)
 
 
-@pytest.fixture(scope="session")
-def built(servers: Servers, server_kind: str) -> Iterator[str]:
-    """Return the name of a database without worlds to clone, in which every projection has its table."""
-    url = servers.create(server_kind, servers.template(server_kind))
-
-    async def build() -> None:
-        made = create_app(settings(), url)
-        async with made.router.lifespan_context(made):
-            await catch_up(made.state.services)
-
-    asyncio.run(build())
-    yield urlsplit(url).path[1:]
-    servers.drop(server_kind, url)
+@pytest.fixture
+def own_url(make_database: Callable[..., str]) -> str:
+    """Return a superuser's address of a migrated database for this test alone, though others of its file share one."""
+    return make_database()
 
 
 @pytest.fixture
@@ -97,10 +89,9 @@ async def shared_app(shared_url: str) -> AsyncIterator[FastAPI]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_client(shared_app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+async def shared_client(shared_app: FastAPI) -> AsyncIterator[WorldClient]:
     """Talk to the application that a module's tests share."""
-    transport = httpx2.ASGITransport(app=shared_app)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as made:
+    async with WorldClient(transport=httpx2.ASGITransport(app=shared_app)) as made:
         yield made
 
 
@@ -112,63 +103,127 @@ def services(app: FastAPI) -> Services:
 
 
 @pytest.fixture
-def client(request: pytest.FixtureRequest, app: FastAPI) -> httpx2.AsyncClient:
-    """Talk to the application."""
-    found: httpx2.AsyncClient = request.getfixturevalue("shared_client" if shares(request) else "own_client")
-    return found
+def world_name(request: pytest.FixtureRequest) -> str:
+    """Return the name of the test's world, which is not there yet: ``town``, unless tests share a database."""
+    return f"town-{next(_numbers)}" if shares(request) else "town"
 
 
 @pytest.fixture
-async def own_client(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    """Talk to the application of one test."""
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://127.0.0.1") as made:
-        yield made
+def client(app: FastAPI, world_name: str) -> WorldClient:
+    """Talk to the application; there is nothing to close."""
+    return WorldClient(transport=httpx2.ASGITransport(app=app), world=world_name)
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, client: httpx2.AsyncClient) -> str:
-    """Create a world whose drafts may set sim_time; return its name: ``town``, unless tests share a database."""
-    return str(request.getfixturevalue("shared_world" if shares(request) else "own_world"))
+def world(request: pytest.FixtureRequest, client: WorldClient) -> str:
+    """Create the client's world, whose drafts may set sim_time; return its name."""
+    _of_its_loop(request, "world")
+    return client.world
 
 
 @pytest.fixture
-async def own_world(client: httpx2.AsyncClient) -> str:
-    """Create the world ``town``."""
-    return await _made(client, "town")
+async def own_world(client: WorldClient) -> None:
+    """Create the world of one test."""
+    await _make(client)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def shared_world(client: httpx2.AsyncClient) -> str:
+async def shared_world(client: WorldClient) -> None:
     """Create a world for one test in the database that several share."""
-    return await _made(client, f"town-{next(_numbers)}")
+    await _make(client)
 
 
-async def _made(client: httpx2.AsyncClient, world_id: str) -> str:
-    response = await client.post("/v1/worlds", json={"world_id": world_id, "time_authority": "client"})
+async def _make(client: WorldClient) -> None:
+    response = await client.post("/v1/worlds", json={"world_id": client.world, "time_authority": "client"})
     assert response.status_code == 201, response.text
-    return world_id
+
+
+def _of_its_loop(request: pytest.FixtureRequest, name: str) -> Any:
+    """Return the fixture of that name that runs on the test's loop: that of tests which share, or of one alone."""
+    return request.getfixturevalue(f"{'shared' if shares(request) else 'own'}_{name}")
 
 
 @pytest.fixture
-async def served(database_url: str) -> AsyncIterator[Served]:
-    """Serve on a real socket."""
+def served(request: pytest.FixtureRequest, world_name: str) -> Served:
+    """Serve on a real socket: for the test alone, or for those that a file's tests share it with."""
+    found: Served = _of_its_loop(request, "served")
+    return replace(found, world=world_name)
+
+
+@pytest.fixture
+async def own_served(database_url: str) -> AsyncIterator[Served]:
+    """Serve one test."""
     async with serving(database_url) as made:
         yield made
 
 
-@pytest.fixture
-async def remote(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
-    """Talk to the served application; the world ``town`` is there."""
-    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as made:
-        response = await made.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
-        assert response.status_code == 201, response.text
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_served(shared_url: str) -> AsyncIterator[Served]:
+    """Serve the tests of a module, which must not stop it."""
+    async with serving(shared_url) as made:
         yield made
 
 
 @pytest.fixture
-async def inhabited(served: Served) -> AsyncIterator[httpx2.AsyncClient]:
-    """Talk to the served application; alice and bob live in the world ``town``, whose head is 3."""
-    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as made:
-        await new_world(made)
-        await register(made, "alice", "bob")
+def remote(request: pytest.FixtureRequest) -> WorldClient:
+    """Talk to the served application; the client's world is there."""
+    found: WorldClient = _of_its_loop(request, "remote")
+    return found
+
+
+@pytest.fixture
+async def own_remote(served: Served) -> AsyncIterator[WorldClient]:
+    """Talk to what serves one test."""
+    async with served.client() as made:
+        await _make(made)
         yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shared_remote(served: Served) -> AsyncIterator[WorldClient]:
+    """Talk to what serves a module's tests."""
+    async with served.client() as made:
+        await _make(made)
+        yield made
+
+
+@pytest.fixture
+def inhabited(request: pytest.FixtureRequest) -> WorldClient:
+    """Talk to the served application; alice and bob live in the client's world, whose head is 3."""
+    found: WorldClient = _of_its_loop(request, "inhabited")
+    return found
+
+
+@pytest.fixture
+async def own_inhabited(served: Served) -> AsyncIterator[WorldClient]:
+    """Have alice and bob in the world of one test."""
+    async with served.client() as made:
+        await settle(made)
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shared_inhabited(served: Served) -> AsyncIterator[WorldClient]:
+    """Have alice and bob in a world for one test in the database that several share."""
+    async with served.client() as made:
+        await settle(made)
+        yield made
+
+
+@pytest.fixture
+def town(request: pytest.FixtureRequest) -> WorldClient:
+    """Talk to the application; alice and bob live in the client's world, whose head is 3."""
+    found: WorldClient = _of_its_loop(request, "town")
+    return found
+
+
+@pytest.fixture
+async def own_town(client: WorldClient) -> WorldClient:
+    """Have alice and bob in the world of one test."""
+    return await settle(client)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shared_town(client: WorldClient) -> WorldClient:
+    """Have alice and bob in a world for one test in the database that several share."""
+    return await settle(client)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 from unittest import mock
 from urllib.parse import urlsplit
 
@@ -23,6 +24,8 @@ from worldledger_service.settings import Settings
 from tests.conftest import quick_settings
 
 JSON = {"Content-Type": "application/json"}
+#: For clients that use no TLS: to load certificates takes longer than most requests.
+_NO_CERTIFICATES: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def draft(n: Any = 0, **fields: Any) -> dict[str, Any]:
@@ -67,13 +70,43 @@ async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120
         await asyncio.sleep(0.002)
 
 
+class WorldClient(httpx2.AsyncClient):
+    """A client that has a world of its own: a path without a slash at the beginning is within it, the empty one its."""
+
+    def __init__(self, *, world: str = "town", **how: Any) -> None:
+        super().__init__(**{"base_url": "http://127.0.0.1", "verify": _NO_CERTIFICATES, **how})
+        self.world = world
+
+    def path(self, rest: str = "") -> str:
+        """Return the whole path of the world, or of something below it."""
+        return f"/v1/worlds/{self.world}" + (f"/{rest}" if rest else "")
+
+    def _merge_url(self, url: httpx2.URL | str) -> httpx2.URL:
+        if isinstance(url, str) and not url.startswith(("/", "http:")):
+            url = self.path(url)
+        return super()._merge_url(url)
+
+
+@asynccontextmanager
+async def started(database_url: str, **changes: Any) -> AsyncIterator[WorldClient]:
+    """Run an application of a test's own for as long as the block runs, without a socket; lend a client of it."""
+    app = composition.create_app(settings(**changes), database_url)
+    async with app.router.lifespan_context(app), WorldClient(transport=httpx2.ASGITransport(app=app)) as client:
+        yield client
+
+
 @dataclass
 class Served:
-    """A service that listens on a real socket, in this very process."""
+    """A service that listens on a real socket, in this very process, and the name of a world for the test."""
 
     url: str
     app: FastAPI
     task: asyncio.Task[None]
+    world: str = "town"
+
+    def client(self) -> WorldClient:
+        """Make a client of it, to be closed."""
+        return WorldClient(base_url=self.url, timeout=60, world=self.world)
 
     @property
     def services(self) -> Services:

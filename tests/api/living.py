@@ -9,22 +9,22 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import httpx2
 import jsonpatch
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
 from worldledger.observation import View
 
-from .helpers import Served
+from .helpers import Served, WorldClient
 
 SUBPROTOCOL = "worldledger.v1.json"
-AGENTS = "/v1/worlds/town/agents"
-INTENTS = "/v1/worlds/town/intents"
+#: Paths within a world, as a client's own world has them.
+AGENTS = "agents"
+INTENTS = "intents"
 
 
 def of(agent_id: str, *rest: str) -> str:
-    """Return the path of an agent of the world ``town``, or of something below it."""
+    """Return the path of an agent within a world, or of something below it."""
     return "/".join([AGENTS, *(quote(part, safe="") for part in (agent_id, *rest))])
 
 
@@ -34,15 +34,15 @@ def intent(req_id: str, context_seq: int = 0, agent_id: str | None = "alice", **
     return {**made, **({} if agent_id is None else {"agent_id": agent_id}), **fields}
 
 
-async def new_world(client: httpx2.AsyncClient, world_id: str = "town", **orchestrator: Any) -> None:
-    """Create a world that is served like this; views age without harm unless it says otherwise."""
+async def new_world(client: WorldClient, world_id: str | None = None, **orchestrator: Any) -> None:
+    """Create the client's world, or another, served like this; views age without harm unless it says otherwise."""
     config = {"staleness_threshold": 1_000_000, **orchestrator}
-    response = await client.post("/v1/worlds", json={"world_id": world_id, "orchestrator": config})
+    response = await client.post("/v1/worlds", json={"world_id": world_id or client.world, "orchestrator": config})
     assert response.status_code == 201, response.text
 
 
-async def register(client: httpx2.AsyncClient, *agent_ids: str, **fields: Any) -> dict[str, Any]:
-    """Register agents in ``town``; return what was answered for the last."""
+async def register(client: WorldClient, *agent_ids: str, **fields: Any) -> dict[str, Any]:
+    """Register agents in the client's world; return what was answered for the last."""
     found: dict[str, Any] = {}
     for agent_id in agent_ids:
         response = await client.post(AGENTS, json={"agent_id": agent_id, **fields})
@@ -51,7 +51,14 @@ async def register(client: httpx2.AsyncClient, *agent_ids: str, **fields: Any) -
     return found
 
 
-async def speak(client: httpx2.AsyncClient, req_id: str, agent_id: str = "alice", **fields: Any) -> int:
+async def settle(client: WorldClient, **orchestrator: Any) -> WorldClient:
+    """Create the client's world as `new_world` does, and have alice and bob in it; its head is 3."""
+    await new_world(client, **orchestrator)
+    await register(client, "alice", "bob")
+    return client
+
+
+async def speak(client: WorldClient, req_id: str, agent_id: str = "alice", **fields: Any) -> int:
     """Have an agent speak; return the effect's global_seq."""
     response = await client.post(INTENTS, json=intent(req_id, agent_id=agent_id, **fields))
     assert response.status_code in {200, 201}, response.text
@@ -98,15 +105,15 @@ class Socket:
         return self.connection.close_code, self.connection.close_reason
 
 
-def address(served: Served, agent_id: str = "alice", query: str = "", world: str = "town") -> str:
+def address(served: Served, agent_id: str = "alice", query: str = "", world: str | None = None) -> str:
     """Return the address of an agent's socket."""
-    path = f"/v1/worlds/{quote(world)}/agents/{quote(agent_id, safe='')}/ws"
+    path = f"/v1/worlds/{quote(world or served.world)}/agents/{quote(agent_id, safe='')}/ws"
     return served.url.replace("http://", "ws://") + path + query
 
 
 @asynccontextmanager
 async def socket_of(
-    served: Served, agent_id: str = "alice", query: str = "", world: str = "town", **options: Any
+    served: Served, agent_id: str = "alice", query: str = "", world: str | None = None, **options: Any
 ) -> AsyncIterator[Socket]:
     """Open an agent's socket, its hello read."""
     options = {"subprotocols": [SUBPROTOCOL], "compression": None, "proxy": None, "max_queue": None, **options}
@@ -156,7 +163,9 @@ class Wire:
 
 
 @asynccontextmanager
-async def wired(served: Served, agent_id: str = "alice", query: str = "", world: str = "town") -> AsyncIterator[Wire]:
+async def wired(
+    served: Served, agent_id: str = "alice", query: str = "", world: str | None = None
+) -> AsyncIterator[Wire]:
     """Open an agent's socket by hand."""
     parts = urlsplit(served.url)
     # A small buffer: a client that does not read is one sooner.

@@ -4,56 +4,52 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2
 import pytest
-from worldledger_service.app import create_app
 
-from .helpers import JSON, problem, settings
+from .helpers import JSON, WorldClient, problem, started
 from .living import AGENTS, new_world, of, register, speak
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 #: Ids that a careless router would take for something else.
 ODD = ("a/b", "a/view", "a b", "ä%2Fö", "a?b#c", '"', "..a", "agents", "é" * 200, "%", "a+b", "ws", "1")
 
 
-async def test_a_registration_is_an_effect(client: httpx2.AsyncClient, world: str) -> None:
+async def test_a_registration_is_an_effect(client: WorldClient, world: str) -> None:
     """A new agent is answered with its policy as stored and its first view; the log tells of it."""
     policy = {"name": "default", "config": {"distance_limit": 50.0, "field_visibility": {"secret": False}}}
     response = await client.post(AGENTS, json={"agent_id": "alice", "policy": policy, "weight": 3})
     assert response.status_code == 201
-    assert response.headers["location"] == of("alice")
+    assert response.headers["location"] == client.path(of("alice"))
     found = response.json()
     assert (found["agent_id"], found["registered_seq"], found["view_seq"], found["weight"]) == ("alice", 2, 2, 3)
     assert found["policy"]["config"]["distance_limit"] == 50.0
     assert found["policy"]["version"] == 2
     assert "submit_intent" in found["permissions"]
     assert found["view"]["visible_entities"] == {}
-    effect = (await client.get("/v1/worlds/town/effects/2")).json()
+    effect = (await client.get("effects/2")).json()
     assert (effect["kind"], effect["source_id"]) == ("AgentRegistered", "worldledger")
     assert effect["payload"]["policy"] == found["policy"]
 
 
-async def test_the_same_again_writes_nothing(client: httpx2.AsyncClient, world: str) -> None:
+async def test_the_same_again_writes_nothing(client: WorldClient, world: str) -> None:
     """A repetition is answered 200; a change is another effect, and the agent stays registered since its first."""
     body: dict[str, Any] = {"agent_id": "alice", "policy": {"name": "default"}, "permissions": ["submit_intent"]}
     assert (await client.post(AGENTS, json=body)).status_code == 201
     again = await client.post(AGENTS, json=body)
     assert again.status_code == 200
-    assert (await client.get("/v1/worlds/town")).json()["head_seq"] == 2
+    assert (await client.get("")).json()["head_seq"] == 2
     changed = await client.post(AGENTS, json={**body, "permissions": ["intent:speak", "submit_intent"]})
     assert (changed.status_code, changed.json()["registered_seq"]) == (201, 2)
     assert changed.json()["permissions"] == ["intent:speak", "submit_intent"]
-    assert (await client.get("/v1/worlds/town")).json()["head_seq"] == 3
+    assert (await client.get("")).json()["head_seq"] == 3
 
 
-async def test_registrations_outlive_the_service(database_url: str) -> None:
+async def test_registrations_outlive_the_service(client: WorldClient, database_url: str) -> None:
     """Another service on the same database knows the agents, and what the first one writes a moment later."""
-    one, other = (create_app(settings(), database_url) for _ in range(2))
-    async with (
-        one.router.lifespan_context(one),
-        other.router.lifespan_context(other),
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=one), base_url="http://localhost") as here,
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=other), base_url="http://localhost") as there,
-    ):
+    here = client
+    async with started(database_url) as there:
+        there.world = here.world
         await new_world(here)
         for name in ("alice", "bob", "carol"):
             known = await register(here, name)
@@ -63,15 +59,13 @@ async def test_registrations_outlive_the_service(database_url: str) -> None:
             assert (await there.get(of(name, "view"))).json() == known["view"]
 
 
-async def test_an_agent_may_be_called_anything(
-    client: httpx2.AsyncClient, world: str, subtests: pytest.Subtests
-) -> None:
+async def test_an_agent_may_be_called_anything(client: WorldClient, world: str, subtests: pytest.Subtests) -> None:
     """Whatever characters an id has, the agent is found under it, and so is what belongs to it."""
     for n, agent_id in enumerate(ODD, 1):
         with subtests.test(agent_id=agent_id[:20]):
             response = await client.post(AGENTS, json={"agent_id": agent_id})
             assert response.status_code == 201
-            assert response.headers["location"] == of(agent_id)
+            assert response.headers["location"] == client.path(of(agent_id))
             assert (await client.get(response.headers["location"])).json()["agent_id"] == agent_id
             assert (await client.get(of(agent_id, "view"))).json()["agent_id"] == agent_id
             assert (await client.get(of(agent_id, "observations"))).json()["deltas"] == []
@@ -109,31 +103,29 @@ _REFUSED: dict[str, tuple[Any, str, str]] = {
 }
 
 
-async def test_what_is_no_registration_is_refused(
-    client: httpx2.AsyncClient, world: str, subtests: pytest.Subtests
-) -> None:
+async def test_what_is_no_registration_is_refused(client: WorldClient, world: str, subtests: pytest.Subtests) -> None:
     """A refusal names the place of what is wrong, and nothing is written."""
     for what, (body, code, path) in _REFUSED.items():
         with subtests.test(what):
             problem(await client.post(AGENTS, json=body), 422, code, path=path, recovery="modify_intent")
-            assert (await client.get("/v1/worlds/town")).json()["head_seq"] == 1
+            assert (await client.get("")).json()["head_seq"] == 1
 
 
-async def test_an_unknown_policy_is_refused(client: httpx2.AsyncClient, world: str) -> None:
+async def test_an_unknown_policy_is_refused(client: WorldClient, world: str) -> None:
     """A policy that no module has registered is refused, naming those that are known."""
     for policy in ({"name": "nobody's"}, {"name": "default", "version": 99}):
         response = await client.post(AGENTS, json={"agent_id": "a", "policy": policy})
         assert "default" in str(problem(response, 422, "unregistered_policy")["known"])
 
 
-async def test_a_body_is_read_as_it_arrived(client: httpx2.AsyncClient, world: str) -> None:
+async def test_a_body_is_read_as_it_arrived(client: WorldClient, world: str) -> None:
     """A key that stands twice is refused, and so is what is not declared as JSON."""
     twice = await client.post(AGENTS, content=b'{"agent_id": "a", "agent_id": "b"}', headers=JSON)
     problem(twice, 422, "invalid_effect", path="$")
     problem(await client.post(AGENTS, content=b'{"agent_id": "a"}'), 415, "unsupported_media_type")
 
 
-async def test_a_full_world_takes_nobody_in(client: httpx2.AsyncClient) -> None:
+async def test_a_full_world_takes_nobody_in(client: WorldClient) -> None:
     """Beyond `max_agents` a new agent is refused; those who are in may come again."""
     await new_world(client, max_agents=2)
     await register(client, "alice", "bob")
@@ -141,7 +133,7 @@ async def test_a_full_world_takes_nobody_in(client: httpx2.AsyncClient) -> None:
     await register(client, "alice", weight=5)
 
 
-async def test_agents_are_listed_by_name(client: httpx2.AsyncClient, world: str) -> None:
+async def test_agents_are_listed_by_name(client: WorldClient, world: str) -> None:
     """A page ends where it should, and leads to the next."""
     await register(client, "carol", "alice", "bob", "Zoë")
     page = await client.get(AGENTS, params={"limit": 2})
@@ -154,7 +146,7 @@ async def test_agents_are_listed_by_name(client: httpx2.AsyncClient, world: str)
     problem(await client.get(AGENTS, params={"after": "a\0"}), 422, "invalid_parameter", parameter="after")
 
 
-async def test_nobody_is_made_up(client: httpx2.AsyncClient, world: str) -> None:
+async def test_nobody_is_made_up(client: WorldClient, world: str) -> None:
     """An agent or world that is not there is 404, on every route; an id that cannot be one is 422."""
     await register(client, "alice")
     paths = ["", "/view", "/observations", "/events", "/generations/r", "/generations/r/finish"]
@@ -169,7 +161,7 @@ async def test_nobody_is_made_up(client: httpx2.AsyncClient, world: str) -> None
     problem(await client.post("/v1/worlds/no%20name/agents", json={"agent_id": "a"}), 422, "invalid_name")
 
 
-async def test_who_comes_back_goes_on_where_it_was(client: httpx2.AsyncClient) -> None:
+async def test_who_comes_back_goes_on_where_it_was(client: WorldClient) -> None:
     """The view in the answer is the one that the agent acknowledged last; what came since follows it."""
     await new_world(client)
     await register(client, "alice", "bob")

@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import httpx2
 import pytest
 
-from .helpers import draft, problem
+from .helpers import WorldClient, draft, problem
 from .living import new_world
 
-TIME = "/v1/worlds/town/time"
-AUTHORITY = "/v1/worlds/town/time-authority"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TIME = "time"
+AUTHORITY = "time-authority"
 
 
-async def _sim_time(client: httpx2.AsyncClient) -> float:
-    found: float = (await client.get("/v1/worlds/town")).json()["sim_time"]
+async def _sim_time(client: WorldClient) -> float:
+    found: float = (await client.get("")).json()["sim_time"]
     return found
 
 
-async def test_an_adapter_moves_time(client: httpx2.AsyncClient) -> None:
+async def test_an_adapter_moves_time(client: WorldClient) -> None:
     """Once an adapter has the authority, its ticks are effects that move sim_time."""
-    await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "client"})
+    await client.post("/v1/worlds", json={"world_id": client.world, "time_authority": "client"})
     answer = await client.put(AUTHORITY, json={"authority": "unity"})
     assert (answer.status_code, answer.json()) == (200, {"authority": "unity", "offset": 0.0, "global_seq": 2})
     for n in (1, 2.5, 2.5):
@@ -34,7 +35,7 @@ async def test_an_adapter_moves_time(client: httpx2.AsyncClient) -> None:
         assert await _sim_time(client) == n
 
 
-async def test_time_is_handed_over(client: httpx2.AsyncClient) -> None:
+async def test_time_is_handed_over(client: WorldClient) -> None:
     """In a world made with defaults an engine that counts from 0.0 takes over, gives back, and so does another."""
     await new_world(client)
     taken = (await client.put(AUTHORITY, json={"authority": "unity"})).json()
@@ -54,11 +55,11 @@ async def test_time_is_handed_over(client: httpx2.AsyncClient) -> None:
     assert late["expected_min"] == pytest.approx(1.0)
 
 
-async def test_who_has_the_authority_is_told(client: httpx2.AsyncClient) -> None:
+async def test_who_has_the_authority_is_told(client: WorldClient) -> None:
     """With what is added to its time, since when, and whether it is heard."""
     await new_world(client)
     first = (await client.get(AUTHORITY)).json()
-    genesis = (await client.get("/v1/worlds/town/effects/1")).json()
+    genesis = (await client.get("effects/1")).json()
     offset = -genesis["payload"]["time_zero"]
     quiet = {"last_tick_seq": None, "silence": None}
     assert first == {"authority": "wall", "offset": offset, "since_seq": 1, **quiet}
@@ -67,12 +68,12 @@ async def test_who_has_the_authority_is_told(client: httpx2.AsyncClient) -> None
     assert now == {"authority": "unity", "offset": 7.0, "since_seq": 2, **quiet}
     tick = (await client.post(TIME, json={"adapter": "unity", "sim_time": 1})).json()
     assert (await client.get(AUTHORITY)).json() == {**now, "last_tick_seq": tick["global_seq"]}
-    problem(await client.get(AUTHORITY.replace("town", "nowhere")), 404, "world_not_found")
+    problem(await client.get("/v1/worlds/nowhere/time-authority"), 404, "world_not_found")
 
 
-async def test_an_adapter_takes_over_from_a_silent_one_alone(client: httpx2.AsyncClient) -> None:
+async def test_an_adapter_takes_over_from_a_silent_one_alone(client: WorldClient) -> None:
     """Where it does not force it; who operates the world may always set it."""
-    await client.post("/v1/worlds", json={"world_id": "town", "orchestrator": {"authority_silence_s": 0.05}})
+    await client.post("/v1/worlds", json={"world_id": client.world, "orchestrator": {"authority_silence_s": 0.05}})
     await client.put(AUTHORITY, json={"authority": "unity"})
     tick = (await client.post(TIME, json={"adapter": "unity", "sim_time": 1})).json()
     async with asyncio.timeout(60):
@@ -85,8 +86,9 @@ async def test_an_adapter_takes_over_from_a_silent_one_alone(client: httpx2.Asyn
         "global_seq": now["silence"]["global_seq"],
     }
     assert (await client.put(AUTHORITY, json={"authority": "unreal", "force": False})).status_code == 200
-    await client.post("/v1/worlds", json={"world_id": "village", "time_authority": "unity"})
-    village = "/v1/worlds/village/time-authority"
+    other = f"village-of-{client.world}"
+    await client.post("/v1/worlds", json={"world_id": other, "time_authority": "unity"})
+    village = f"/v1/worlds/{other}/time-authority"
     held = problem(await client.put(village, json={"authority": "unreal", "force": False}), 409, "time_authority_held")
     assert held["time_authority"] == "unity"
     for name in ("unreal", "none"):
@@ -99,19 +101,19 @@ async def test_an_adapter_takes_over_from_a_silent_one_alone(client: httpx2.Asyn
     )
 
 
-async def test_nobody_else_moves_time(client: httpx2.AsyncClient) -> None:
+async def test_nobody_else_moves_time(client: WorldClient) -> None:
     """A foreign adapter, a time before and a draft with a time of its own are refused."""
-    await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
+    await client.post("/v1/worlds", json={"world_id": client.world, "time_authority": "unity"})
     assert (await client.post(TIME, json={"adapter": "unity", "sim_time": 10.0})).status_code == 201
     foreign = problem(await client.post(TIME, json={"adapter": "unreal", "sim_time": 11.0}), 422, "time_authority")
     assert (foreign["path"], "PUT …/time-authority" in foreign["detail"]) == ("$.adapter", True)
     problem(await client.post(TIME, json={"adapter": "unity", "sim_time": 9.0}), 409, "sim_time_order")
-    stated = problem(await client.post("/v1/worlds/town/effects", json=draft(sim_time=12.0)), 422, "time_authority")
+    stated = problem(await client.post("effects", json=draft(sim_time=12.0)), 422, "time_authority")
     assert (stated["path"], "leave sim_time out" in stated["detail"]) == ("$.sim_time", True)
     assert await _sim_time(client) == 10.0
 
 
-async def test_the_clock_may_have_it_back(client: httpx2.AsyncClient) -> None:
+async def test_the_clock_may_have_it_back(client: WorldClient) -> None:
     """With `none` the wall clock sets sim_time again, and no adapter does."""
     await new_world(client)
     await client.put(AUTHORITY, json={"authority": "unreal"})
@@ -147,24 +149,24 @@ _NO_AUTHORITIES: list[tuple[Any, str]] = [
 ]
 
 
-async def test_what_is_no_tick_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_what_is_no_tick_is_refused(client: WorldClient, subtests: pytest.Subtests) -> None:
     """A refusal names the place of what is wrong."""
-    await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
+    await client.post("/v1/worlds", json={"world_id": client.world, "time_authority": "unity"})
     for body, path in _NO_TICKS:
         with subtests.test(body=body):
             problem(await client.post(TIME, json=body), 422, "invalid_effect", path=path)
 
 
-async def test_what_is_no_authority_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_what_is_no_authority_is_refused(client: WorldClient, subtests: pytest.Subtests) -> None:
     """A refusal names the place of what is wrong, and the authority stays."""
     await new_world(client)
     for body, path in _NO_AUTHORITIES:
         with subtests.test(body=body):
             problem(await client.put(AUTHORITY, json=body), 422, "invalid_effect", path=path)
-            assert (await client.get("/v1/worlds/town")).json()["head_seq"] == 1
+            assert (await client.get("")).json()["head_seq"] == 1
 
 
-async def test_an_unknown_world_has_no_time(client: httpx2.AsyncClient) -> None:
+async def test_an_unknown_world_has_no_time(client: WorldClient) -> None:
     """Both routes say so of a world that is not there."""
     problem(await client.post(TIME, json={"adapter": "unity", "sim_time": 1}), 404, "world_not_found")
     problem(await client.put(AUTHORITY, json={"authority": "unity"}), 404, "world_not_found")

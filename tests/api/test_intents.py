@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2
 import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from .helpers import JSON, problem
-from .living import INTENTS, intent, new_world, of, register, speak
+from .helpers import JSON, WorldClient, problem, started
+from .living import INTENTS, intent, new_world, of, register, settle, speak
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
-async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
-    """Return a client of a world in which alice and bob live; its head is 3."""
-    await new_world(client)
-    await register(client, "alice", "bob")
-    return client
-
-
-async def _head(client: httpx2.AsyncClient) -> int:
-    found: int = (await client.get("/v1/worlds/town")).json()["head_seq"]
+async def _head(client: WorldClient) -> int:
+    found: int = (await client.get("")).json()["head_seq"]
     return found
 
 
-async def test_an_accepted_intent_is_an_effect(town: httpx2.AsyncClient) -> None:
+async def test_an_accepted_intent_is_an_effect(town: WorldClient) -> None:
     """The answer names the effect, which says who it is of and from which view it was made."""
     response = await town.post(INTENTS, json=intent("r1", 3, priority=2))
     assert response.status_code == 201
@@ -38,7 +31,7 @@ async def test_an_accepted_intent_is_an_effect(town: httpx2.AsyncClient) -> None
     assert effect["source_metadata"] == {"context_seq": 2, "intent": "Speak"}  # bob's registration was not shown
 
 
-async def test_an_intent_is_accepted_once(town: httpx2.AsyncClient) -> None:
+async def test_an_intent_is_accepted_once(town: WorldClient) -> None:
     """The same again is answered as the first time; another body under its req_id is refused."""
     first = await town.post(INTENTS, json=intent("r1", 3))
     again = await town.post(INTENTS, json=intent("r1", 4))
@@ -50,7 +43,7 @@ async def test_an_intent_is_accepted_once(town: httpx2.AsyncClient) -> None:
     assert await _head(town) == 4
 
 
-async def test_the_key_may_be_a_header(town: httpx2.AsyncClient) -> None:
+async def test_the_key_may_be_a_header(town: WorldClient) -> None:
     """Idempotency-Key is the req_id; one that contradicts the body, or comes with a list, is refused."""
     body = intent("r1", 3)
     del body["req_id"]
@@ -62,7 +55,7 @@ async def test_the_key_may_be_a_header(town: httpx2.AsyncClient) -> None:
         problem(response, 422, "invalid_parameter", parameter="Idempotency-Key")
 
 
-async def test_a_list_is_answered_one_by_one(town: httpx2.AsyncClient) -> None:
+async def test_a_list_is_answered_one_by_one(town: WorldClient) -> None:
     """Each intent of a list has its own outcome, in its place."""
     several = [intent("r1", 3), intent("r2", 3, agent_id="nobody"), intent("r3", 3, "bob"), {"kind": "Sing"}]
     response = await town.post(INTENTS, json={"intents": several})
@@ -71,11 +64,11 @@ async def test_a_list_is_answered_one_by_one(town: httpx2.AsyncClient) -> None:
     assert (first["req_id"], first["replayed"], third["agent_id"]) == ("r1", False, "bob")
     assert (second["status"], second["code"], second["agent_id"]) == (404, "unknown_agent", "nobody")
     assert (fourth["status"], fourth["code"], fourth["path"]) == (422, "invalid_intent", "$.kind")
-    assert fourth["instance"] == INTENTS
+    assert fourth["instance"] == town.path(INTENTS)
     assert await _head(town) == 5
 
 
-async def test_a_bare_list_is_a_list(town: httpx2.AsyncClient) -> None:
+async def test_a_bare_list_is_a_list(town: WorldClient) -> None:
     """A list without an object around it is one that is not atomic; the same again is answered as the first time."""
     several: list[Any] = [intent("r1", 3), intent("r2", 3, agent_id="nobody"), intent("r3", 3, "bob"), 7]
     response = await town.post(INTENTS, json=several)
@@ -89,7 +82,7 @@ async def test_a_bare_list_is_a_list(town: httpx2.AsyncClient) -> None:
     assert await _head(town) == 5
 
 
-async def test_an_atomic_list_is_accepted_whole(town: httpx2.AsyncClient) -> None:
+async def test_an_atomic_list_is_accepted_whole(town: WorldClient) -> None:
     """Of an atomic list all become effects in their order, and the same list again is answered as the first time."""
     several = {"intents": [intent(f"r{n}", 3, ("alice", "bob")[n % 2]) for n in range(10)], "atomic": True}
     response = await town.post(INTENTS, json=several)
@@ -108,7 +101,7 @@ _WRONG: list[tuple[dict[str, Any], int, str]] = [
 ]
 
 
-async def test_an_atomic_list_is_refused_whole(town: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_an_atomic_list_is_refused_whole(town: WorldClient, subtests: pytest.Subtests) -> None:
     """One refusal refuses the list; it names the index, and nothing is written."""
     await town.post(INTENTS, json=intent("at", 3, kind="Move", payload={"to": [0, 0]}))
     for wrong, status, code in _WRONG:
@@ -136,7 +129,7 @@ _UNREADABLE: dict[str, tuple[bytes, str, int | None]] = {
 }
 
 
-async def test_what_is_no_intent_is_refused(town: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_what_is_no_intent_is_refused(town: WorldClient, subtests: pytest.Subtests) -> None:
     """A body that is no intent, nor a list of them, is refused by the place of what is wrong."""
     for what, (body, path, index) in _UNREADABLE.items():
         with subtests.test(what):
@@ -145,14 +138,14 @@ async def test_what_is_no_intent_is_refused(town: httpx2.AsyncClient, subtests: 
             assert await _head(town) == 3
 
 
-async def test_each_refusal_has_its_answer(client: httpx2.AsyncClient) -> None:
+async def test_each_refusal_has_its_answer(client: WorldClient) -> None:
     """A stale view, a missing permission, a conflict and a reserved kind are told apart, each with what to do."""
     await new_world(client, staleness_threshold=0)
     await register(client, "alice")
     await register(client, "bob", permissions=["submit_intent", "intent:move"])
     await speak(client, "r1", context_seq=3)
     news = {"kind": "MessageEmitted", "payload": {"text": "news"}, "source_id": "eve", "schema_version": "1.0.0"}
-    seq = (await client.post("/v1/worlds/town/effects", json=news)).json()["global_seq"]
+    seq = (await client.post("effects", json=news)).json()["global_seq"]
     assert (await client.get(of("alice", "view"))).json()["view_seq"] == seq
     stale = await client.post(INTENTS, json=intent("r2", 3))
     named = {"setting": "world", "staleness_threshold": 0, "interrupt_policy": "always"}
@@ -173,7 +166,7 @@ async def test_each_refusal_has_its_answer(client: httpx2.AsyncClient) -> None:
     assert await _head(client) == seq
 
 
-async def test_a_conflict_names_what_it_conflicts_with(town: httpx2.AsyncClient) -> None:
+async def test_a_conflict_names_what_it_conflicts_with(town: WorldClient) -> None:
     """The effects since the intent's view that concern its agent are told."""
     first = await town.post(INTENTS, json=intent("r1", 3, kind="Move", payload={"to": [1, 2]}))
     seq = first.json()["global_seq"]
@@ -184,7 +177,7 @@ async def test_a_conflict_names_what_it_conflicts_with(town: httpx2.AsyncClient)
     assert found["conflicting_effects"] == [effect]
 
 
-async def test_quotas_are_told_in_headers(client: httpx2.AsyncClient) -> None:
+async def test_quotas_are_told_in_headers(client: WorldClient) -> None:
     """Where a world sets quotas, each answer says what is left; beyond them it is 429 and says when to come again."""
     await new_world(client, intents_per_s=0.001, intents_burst=2, token_budget=100)
     await register(client, "alice", "bob")
@@ -206,17 +199,19 @@ async def test_quotas_are_told_in_headers(client: httpx2.AsyncClient) -> None:
     assert listed["results"][0]["retry_after_s"] > 900
 
 
-async def test_intents_are_counted(town: httpx2.AsyncClient) -> None:
+async def test_intents_are_counted(own_url: str) -> None:
     """The metrics tell how many intents were accepted, and how many rejected by which code."""
-    await speak(town, "r1")
-    several = [intent("r2"), intent("r3", agent_id="nobody"), intent("r4", kind="Sing")]
-    await town.post(INTENTS, json={"intents": several})
-    await town.post(INTENTS, json=intent("r5", agent_id="nobody"))
-    found = {
-        (sample.name, sample.labels.get("code")): sample.value
-        for family in text_string_to_metric_families((await town.get("/metrics")).text)
-        for sample in family.samples
-    }
+    async with started(own_url) as town:
+        await settle(town)
+        await speak(town, "r1")
+        several = [intent("r2"), intent("r3", agent_id="nobody"), intent("r4", kind="Sing")]
+        await town.post(INTENTS, json={"intents": several})
+        await town.post(INTENTS, json=intent("r5", agent_id="nobody"))
+        found = {
+            (sample.name, sample.labels.get("code")): sample.value
+            for family in text_string_to_metric_families((await town.get("/metrics")).text)
+            for sample in family.samples
+        }
     assert found["worldledger_intents_accepted_total", None] == 2
     assert found["worldledger_intents_rejected_total", "unknown_agent"] == 2
     assert found["worldledger_intents_rejected_total", "invalid_intent"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from unittest import mock
 
 import httpx2
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from worldledger_service.api.context import Services
 from worldledger_service.projecting import engine
@@ -50,6 +51,7 @@ async def test_requests_are_counted_by_route_and_status(client: httpx2.AsyncClie
         await client.get(f"/v1/worlds/{world}")
     await client.get("/v1/worlds/nowhere")
     await client.head(f"/v1/worlds/{world}")
+    await client.get("/v1/agents/a/b/stats")
     await client.delete("/v1/worlds")
     for n in range(5):
         await client.get(f"/nothing/{n}")
@@ -63,6 +65,7 @@ async def test_requests_are_counted_by_route_and_status(client: httpx2.AsyncClie
     assert requests("GET", "/v1/worlds/{world}", 200) == 3
     assert requests("GET", "/v1/worlds/{world}", 404) == 1
     assert requests("HEAD", "/v1/worlds/{world}", 200) == 1
+    assert requests("GET", "/v1/agents/{agent_id}/stats", 503) == 1
     assert requests("POST", "/v1/worlds", 201) == 1
     assert requests("DELETE", "/v1/worlds", 405) == 1
     assert requests("other", "/v1/worlds", 405) == 5
@@ -74,6 +77,7 @@ async def test_requests_are_counted_by_route_and_status(client: httpx2.AsyncClie
     assert within == 4
 
 
+@pytest.mark.usefixtures("projected")
 async def test_projections_tell_their_lag(client: httpx2.AsyncClient, services: Services) -> None:
     """Lag, parked worlds and what was fed are told for each projection, and what the runner of this process did."""
     await client.post("/v1/worlds", json={"world_id": "w1"})

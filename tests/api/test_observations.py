@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import orjson
 import pytest
-from worldledger_service.app import create_app
 
-from .helpers import Event, Served, Tail, draft, problem, settings, wait_for
-from .living import INTENTS, Watched, intent, new_world, of, register, speak
+from .helpers import Event, Served, Tail, WorldClient, draft, problem, serving, started, wait_for
+from .living import INTENTS, Watched, intent, new_world, of, register, settle, speak
 
-EFFECTS = "/v1/worlds/town/effects"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EFFECTS = "effects"
 POLL = of("alice", "observations")
 EVENTS = of("alice", "events")
 
@@ -26,26 +26,7 @@ def created(name: str) -> dict[str, Any]:
     return draft(kind="EntityCreated", payload={"entity_id": name, "entity_data": data})
 
 
-@pytest.fixture
-async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
-    """Return a client of a world in which alice and bob live; its head is 3."""
-    await new_world(client)
-    await register(client, "alice", "bob")
-    return client
-
-
-@asynccontextmanager
-async def _started(url: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """Return a client of a service that is started for the block."""
-    app = create_app(settings(), url)
-    async with (
-        app.router.lifespan_context(app),
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost") as client,
-    ):
-        yield client
-
-
-async def _poll(client: httpx2.AsyncClient, **query: Any) -> dict[str, Any]:
+async def _poll(client: WorldClient, **query: Any) -> dict[str, Any]:
     response = await client.get(POLL, params=query)
     assert response.status_code == 200, response.text
     found: dict[str, Any] = response.json()
@@ -55,7 +36,7 @@ async def _poll(client: httpx2.AsyncClient, **query: Any) -> dict[str, Any]:
 # -- long poll ---------------------------------------------------------------------------------------------
 
 
-async def test_polling_keeps_a_view(town: httpx2.AsyncClient) -> None:
+async def test_polling_keeps_a_view(town: WorldClient) -> None:
     """Beginning with the view that is given, each answer leads on to the next, whatever its size."""
     found = await _poll(town)
     watched = Watched(found["view"])
@@ -72,7 +53,7 @@ async def test_polling_keeps_a_view(town: httpx2.AsyncClient) -> None:
     assert (await town.get(of("alice", "view"))).json() == watched.view
 
 
-async def test_a_poll_waits_for_what_comes(town: httpx2.AsyncClient) -> None:
+async def test_a_poll_waits_for_what_comes(town: WorldClient) -> None:
     """With `wait` the answer comes as soon as there is something, and without anything when the time is over."""
     assert await _poll(town, after=3, wait=0.01) == {"deltas": [], "view_seq": 3}
     waiting = asyncio.create_task(_poll(town, after=3, wait=30))
@@ -84,7 +65,7 @@ async def test_a_poll_waits_for_what_comes(town: httpx2.AsyncClient) -> None:
     assert (event["kind"], event["source_id"], event["payload"]) == ("Speak", "bob", {"text": "this is r1"})
 
 
-async def test_what_is_not_observed_wakes_nobody(town: httpx2.AsyncClient) -> None:
+async def test_what_is_not_observed_wakes_nobody(town: WorldClient) -> None:
     """An effect that the agent may not see is in no answer, and ends no wait."""
     await register(town, "alice", policy={"name": "default", "config": {"distance_limit": 5}})
     for name, to in (("alice", [0, 0]), ("bob", [100, 0])):
@@ -97,14 +78,13 @@ async def test_what_is_not_observed_wakes_nobody(town: httpx2.AsyncClient) -> No
     assert [delta["view_seq"] for delta in found["deltas"]] == [near]
 
 
-async def test_polling_goes_on_over_a_restart(database_url: str) -> None:
+async def test_polling_goes_on_over_a_restart(own_url: str) -> None:
     """Another service goes on after the position that the first one gave, with the same observations."""
     seen: list[list[dict[str, Any]]] = []
     for run in range(2):
-        async with _started(database_url) as client:
+        async with started(own_url) as client:
             if run == 0:
-                await new_world(client)
-                await register(client, "alice", "bob")
+                await settle(client)
                 for n in range(10):
                     await speak(client, f"r{n}", "bob")
             seen.append((await _poll(client, after=6))["deltas"])
@@ -112,7 +92,7 @@ async def test_polling_goes_on_over_a_restart(database_url: str) -> None:
     assert [delta["view_seq"] for delta in seen[1]] == list(range(7, 14))
 
 
-async def test_a_client_that_starts_from_nothing(town: httpx2.AsyncClient) -> None:
+async def test_a_client_that_starts_from_nothing(town: WorldClient) -> None:
     """After 0, or whatever was before the agent was there, the first delta brings all of its first view."""
     for n in range(3):
         await town.post(EFFECTS, json=created(f"e{n}"))
@@ -134,12 +114,12 @@ async def test_a_client_that_starts_from_nothing(town: httpx2.AsyncClient) -> No
     assert [delta["view_seq"] for delta in found["deltas"]] == [8, 9, 10]
 
 
-async def test_the_same_is_told_in_the_same_bytes(database_url: str) -> None:
+async def test_the_same_is_told_in_the_same_bytes(own_url: str) -> None:
     """A view and its deltas are the same bytes, kept in memory, folded from the log or from a snapshot."""
     view, poll = of("alice", "view"), of("alice", "observations")
     told: list[list[bytes]] = []
     for run in range(3):
-        async with _started(database_url) as client:
+        async with started(own_url) as client:
             if run == 0:
                 await new_world(client)
                 await register(client, "alice")
@@ -147,7 +127,7 @@ async def test_the_same_is_told_in_the_same_bytes(database_url: str) -> None:
                     await client.post(EFFECTS, json=created(name))
                 told.append([(await client.get(view)).content])
             if run == 1:
-                await client.post("/v1/worlds/town/snapshots")
+                await client.post("snapshots")
             asked = [view, view, poll, poll]
             where = [{"at_seq": 5}, {"at_seq": 4}, {"after": 2}, {"after": 0}]
             told.append(
@@ -162,7 +142,7 @@ async def test_the_same_is_told_in_the_same_bytes(database_url: str) -> None:
     assert told[1] == told[3]
 
 
-async def test_a_position_that_is_none_is_refused(town: httpx2.AsyncClient) -> None:
+async def test_a_position_that_is_none_is_refused(town: WorldClient) -> None:
     """A position beyond the head is refused, naming the head; and so is what is no position."""
     problem(await town.get(POLL, params={"after": 99}), 409, "position_ahead", parameter="after", head_seq=3)
     beyond = {"Last-Event-ID": "99"}
@@ -173,7 +153,7 @@ async def test_a_position_that_is_none_is_refused(town: httpx2.AsyncClient) -> N
     problem(await town.get(f"{POLL}?after=1&after=2"), 422, "invalid_parameter", parameter="after")
 
 
-async def test_a_large_backlog_comes_in_parts(town: httpx2.AsyncClient) -> None:
+async def test_a_large_backlog_comes_in_parts(town: WorldClient) -> None:
     """An answer ends with the observation that makes it large; the rest is in the next."""
     for n in range(8):
         await speak(town, f"r{n}", "bob", payload={"text": "x" * 900_000})
@@ -189,7 +169,7 @@ async def test_a_large_backlog_comes_in_parts(town: httpx2.AsyncClient) -> None:
 
 async def test_long_patches_replace_the_view(served: Served) -> None:
     """By long poll and as events: a patch that has too many operations is two that replace the view."""
-    async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
+    async with served.client() as client:
         await new_world(client, max_patch_ops=3)
         await register(client, "alice")
         await client.post(EFFECTS, json=created("e"))
@@ -213,42 +193,45 @@ async def test_long_patches_replace_the_view(served: Served) -> None:
         assert (await client.get(of("alice", "view"))).json() == watched.view
 
 
-async def test_answers_are_for_the_agent_alone(town: httpx2.AsyncClient) -> None:
+async def test_answers_are_for_the_agent_alone(town: WorldClient) -> None:
     """No cache keeps observations, and those of the past only the client's own."""
     assert (await town.get(POLL)).headers["cache-control"] == "private, no-store"
     assert (await town.get(EVENTS)).headers["cache-control"] == "private, no-cache"
 
 
-async def test_a_poll_ends_with_its_client(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_poll_ends_with_its_client(served: Served, remote: WorldClient) -> None:
     """A client that leaves while it waits leaves nothing behind."""
     await register(remote, "alice")
-    world = await served.services.worlds.get("town")
+    world = await served.services.worlds.get(served.world)
     attachment = await world._observing.attach("alice")
     _, writer = await served.connect()
-    writer.write(f"GET {POLL}?wait=30 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    writer.write(f"GET {remote.path(POLL)}?wait=30 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     await wait_for(lambda: len(attachment.subscriptions) == 1, "the poll waits")
     writer.close()
     await wait_for(lambda: len(attachment.subscriptions) == 0, "it has ended")
 
 
-async def test_polls_end_with_the_service(served: Served, remote: httpx2.AsyncClient) -> None:
-    """A stopping service answers those who wait, with what there is."""
-    await register(remote, "alice")
-    world = await served.services.worlds.get("town")
-    attachment = await world._observing.attach("alice")
-    waiting = asyncio.create_task(remote.get(POLL, params={"after": 2, "wait": 30}))
-    await wait_for(lambda: len(attachment.subscriptions) == 1, "the poll waits")
-    await served.stop()
-    assert (await waiting).json() == {"deltas": [], "view_seq": 2}
+async def test_polls_and_streams_end_with_the_service(own_url: str) -> None:
+    """A stopping service answers those who wait, with what there is, and ends open streams properly, at once."""
+    async with serving(own_url) as served, served.client() as client:
+        await settle(client)
+        world = await served.services.worlds.get(served.world)
+        attachment = await world._observing.attach("alice")
+        async with _watching(client) as tail:
+            await tail.events(1)
+            waiting = asyncio.create_task(client.get(POLL, params={"after": 3, "wait": 30}))
+            await wait_for(lambda: len(attachment.subscriptions) == 2, "the poll waits")
+            stopping = asyncio.create_task(served.stop())
+            assert await tail.block() == []
+            assert (await waiting).json() == {"deltas": [], "view_seq": 3}
+            await stopping
 
 
 # -- server-sent events ------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def _watching(
-    client: httpx2.AsyncClient, headers: dict[str, str] | None = None, **query: Any
-) -> AsyncIterator[Tail]:
+async def _watching(client: WorldClient, headers: dict[str, str] | None = None, **query: Any) -> AsyncIterator[Tail]:
     """Open the stream of alice's observations, and begin once it is known to follow."""
     accept = {"Accept": "text/event-stream", **(headers or {})}
     async with client.stream("GET", POLL, params=query, headers=accept) as response:
@@ -264,7 +247,7 @@ def _data(event: Event) -> dict[str, Any]:
     return found
 
 
-async def test_a_stream_keeps_a_view(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_stream_keeps_a_view(served: Served, remote: WorldClient) -> None:
     """A stream begins with the view and goes on with what changes it, each with its position as id."""
     await register(remote, "alice", "bob")
     async with _watching(remote) as tail:
@@ -280,7 +263,7 @@ async def test_a_stream_keeps_a_view(served: Served, remote: httpx2.AsyncClient)
     assert watched.view == (await remote.get(of("alice", "view"))).json()
 
 
-async def test_a_stream_goes_on_where_it_was_cut(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_stream_goes_on_where_it_was_cut(served: Served, remote: WorldClient) -> None:
     """After Last-Event-ID, or `after`, everything that came since is sent, once; no view is needed then."""
     await register(remote, "alice", "bob")
     seqs = [3]
@@ -294,20 +277,10 @@ async def test_a_stream_goes_on_where_it_was_cut(served: Served, remote: httpx2.
         assert [event.id for event in await tail.events(1)] == seqs[6:]
 
 
-async def test_streams_end_cleanly_when_it_stops(served: Served, remote: httpx2.AsyncClient) -> None:
-    """A stopping service ends open streams properly, at once."""
-    await register(remote, "alice")
-    async with _watching(remote) as tail:
-        await tail.events(1)
-        stopping = asyncio.create_task(served.stop())
-        assert await tail.block() == []
-        await stopping
-
-
-async def test_a_stream_that_ends_is_let_go(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_stream_that_ends_is_let_go(served: Served, remote: WorldClient) -> None:
     """A reader that has left is queued nothing any more."""
     await register(remote, "alice")
-    world = await served.services.worlds.get("town")
+    world = await served.services.worlds.get(served.world)
     attachment = await world._observing.attach("alice")
     async with _watching(remote) as tail:
         await tail.events(1)
@@ -315,9 +288,11 @@ async def test_a_stream_that_ends_is_let_go(served: Served, remote: httpx2.Async
     await wait_for(lambda: len(attachment.subscriptions) == 0, "it has ended")
 
 
-async def test_a_silent_stream_is_kept_alive(served: Served, remote: httpx2.AsyncClient) -> None:
+async def test_a_silent_stream_is_kept_alive(
+    served: Served, remote: WorldClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where there is nothing to tell a comment is sent, for those who close connections that are silent."""
-    object.__setattr__(served.services, "keepalive", 0.01)
+    monkeypatch.setitem(served.services.__dict__, "keepalive", 0.01)
     await register(remote, "alice")
     async with _watching(remote, after=2) as tail:
         assert await tail.block() == [": still here"]
@@ -327,7 +302,7 @@ async def test_a_silent_stream_is_kept_alive(served: Served, remote: httpx2.Asyn
 # -- events of the past ------------------------------------------------------------------------------------
 
 
-async def test_past_events_are_paged(town: httpx2.AsyncClient) -> None:
+async def test_past_events_are_paged(town: WorldClient) -> None:
     """Events come in pages that lead from one to the next, each event once, up to the head."""
     seqs = [await speak(town, f"r{n}", ("alice", "bob")[n % 2]) for n in range(7)]
     found: list[int] = []
@@ -344,7 +319,7 @@ async def test_past_events_are_paged(town: httpx2.AsyncClient) -> None:
     assert page["through_seq"] == seqs[-1]
 
 
-async def test_past_events_are_those_that_could_be_seen(town: httpx2.AsyncClient) -> None:
+async def test_past_events_are_those_that_could_be_seen(town: WorldClient) -> None:
     """Events are as the agent's policy showed them then; kinds and a stretch of the log can be asked for."""
     await register(town, "alice", policy={"name": "default", "config": {"field_visibility": {"secret": False}}})
     custom = {"kind": "Sang", "song": "la", "secret": "x"}
@@ -362,7 +337,7 @@ async def test_past_events_are_those_that_could_be_seen(town: httpx2.AsyncClient
     assert (await town.get(EVENTS, params={"until_seq": 10_000})).json()["events"] == everything
 
 
-async def test_past_events_begin_with_the_registration(client: httpx2.AsyncClient) -> None:
+async def test_past_events_begin_with_the_registration(client: WorldClient) -> None:
     """What happened before an agent was registered it could not see."""
     await new_world(client)
     await client.post(EFFECTS, json=[draft(n) for n in range(5)])
@@ -374,9 +349,16 @@ async def test_past_events_begin_with_the_registration(client: httpx2.AsyncClien
     problem(await client.get(EVENTS, params={"kind": "a\0"}), 422, "invalid_parameter", parameter="kind")
 
 
-async def test_observations_are_counted(town: httpx2.AsyncClient) -> None:
+async def test_observations_are_counted(town: WorldClient) -> None:
     """The metrics tell how many observations were sent."""
+
+    async def counted() -> float:
+        lines = (await town.get("/metrics")).text.splitlines()
+        (line,) = (line for line in lines if line.startswith("worldledger_observations_sent_total "))
+        return float(line.split()[1])
+
     for n in range(4):
         await speak(town, f"r{n}", "bob")
+    before = await counted()
     await _poll(town, after=3)
-    assert "worldledger_observations_sent_total 4.0" in (await town.get("/metrics")).text.splitlines()
+    assert await counted() == before + 4

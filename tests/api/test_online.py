@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import httpx2
-from worldledger_service.app import create_app
+import pytest
 
-from .helpers import Served, problem, settings
+from .helpers import Served, WorldClient, problem, started
 from .living import INTENTS, intent, new_world, of, register, socket_of
 
-ONLINE = "/v1/worlds/town/online"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ONLINE = "online"
 
 
-async def _online(client: httpx2.AsyncClient) -> dict[str, Any]:
+async def _online(client: WorldClient) -> dict[str, Any]:
     response = await client.get(ONLINE)
     assert response.status_code == 200, response.text
     assert response.headers["cache-control"] == "no-store"
@@ -23,7 +24,7 @@ async def _online(client: httpx2.AsyncClient) -> dict[str, Any]:
     return found
 
 
-async def _until(client: httpx2.AsyncClient, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+async def _until(client: WorldClient, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Ask until something holds; the limit only turns a hang into a failure."""
     async with asyncio.timeout(60):
         while not holds(found := await _online(client)):
@@ -31,7 +32,7 @@ async def _until(client: httpx2.AsyncClient, holds: Callable[[dict[str, Any]], b
     return found
 
 
-async def test_a_socket_is_online_until_it_closes(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_socket_is_online_until_it_closes(served: Served, inhabited: WorldClient) -> None:
     """Of two registered agents the one with a socket is online, with the view that it may know, until it leaves."""
     assert (await _online(inhabited))["agents"] == []
     async with socket_of(served) as alice:
@@ -44,7 +45,7 @@ async def test_a_socket_is_online_until_it_closes(served: Served, inhabited: htt
     await _until(inhabited, lambda found: found["agents"] == [])
 
 
-async def test_generations_are_told_while_they_are_under_way(client: httpx2.AsyncClient) -> None:
+async def test_generations_are_told_while_they_are_under_way(client: WorldClient) -> None:
     """An agent without a connection is online while it generates; a cancelled generation is counted."""
     await new_world(client)
     await register(client, "alice")
@@ -59,22 +60,19 @@ async def test_generations_are_told_while_they_are_under_way(client: httpx2.Asyn
     assert (found["agents"], found["generations_cancelled"]) == ([], 1)
 
 
-async def test_generations_of_another_process_are_told_as_such(client: httpx2.AsyncClient, database_url: str) -> None:
+async def test_generations_of_another_process_are_told_as_such(client: WorldClient, database_url: str) -> None:
     """What another process has begun the log tells, up to the effect that the answer names."""
     await new_world(client)
     await register(client, "alice")
-    other = create_app(settings(), database_url)
-    async with (
-        other.router.lifespan_context(other),
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=other), base_url="http://127.0.0.1") as elsewhere,
-    ):
+    async with started(database_url) as elsewhere:
+        elsewhere.world = client.world
         await elsewhere.post(of("alice", "generations"), json={"req_id": "g"})
         found = await _until(client, lambda found: found["seq"] > 2)
     (shown,) = found["agents"]
     assert shown["generations"] == [{"req_id": "g", "context_seq": 2, "is_here": False}]
 
 
-async def test_refusals_are_counted_by_code(client: httpx2.AsyncClient) -> None:
+async def test_refusals_are_counted_by_code(client: WorldClient) -> None:
     """Each refused intent counts for its world, alone and in lists; accepted ones do not."""
     await new_world(client)
     await register(client, "alice", permissions=["submit_intent", "intent:speak"])
@@ -85,9 +83,9 @@ async def test_refusals_are_counted_by_code(client: httpx2.AsyncClient) -> None:
     assert (await _online(client))["refused"] == {"permission_denied": 2, "unknown_agent": 1}
 
 
-async def test_asking_opens_no_world(client: httpx2.AsyncClient) -> None:
+async def test_asking_opens_no_world(client: WorldClient) -> None:
     """A world that no agent has used stays closed, and nobody is online; a world that is not there is not found."""
-    await client.post("/v1/worlds", json={"world_id": "town"})
+    await client.post("/v1/worlds", json={"world_id": client.world})
     found = await _online(client)
     assert (found["is_open"], found["seq"], found["agents"]) == (False, 0, [])
     assert not (await _online(client))["is_open"]

@@ -38,7 +38,7 @@ from worldledger import drafts, errors, intents
 from worldledger.genesis import NewWorld
 from worldledger.moments import UnreadableMomentError, parse_moment
 
-from .helpers import draft, problem
+from .helpers import WorldClient, draft, problem
 from .living import AGENTS, INTENTS, intent, new_world, of
 
 METHODS = {"get", "post", "put", "patch", "delete"}
@@ -308,7 +308,7 @@ async def test_answers_have_their_documented_shapes(client: httpx2.AsyncClient) 
         (Readiness, await client.get("/readyz")),
         (ProjectionList, await client.get("/v1/projections")),
         (SchemaList, await client.get("/v1/schemas")),
-        (Projection, await client.get("/v1/projections/world_summaries")),
+        (Projection, await client.get("/v1/projections/games")),
         (QueryList, await client.get("/v1/queries")),
         (SqlAnswer, await client.post("/v1/sql", json={"query": "select world_id, config from worlds"})),
         (Problem, await client.get("/v1/games")),
@@ -319,7 +319,7 @@ async def test_answers_have_their_documented_shapes(client: httpx2.AsyncClient) 
         shape.model_validate_json(response.content)
 
 
-async def test_answers_about_agents_have_their_documented_shapes(client: httpx2.AsyncClient) -> None:
+async def test_answers_about_agents_have_their_documented_shapes(client: WorldClient) -> None:
     """So is each answer about what lives in a world."""
     await new_world(client)
     registered = await client.post(AGENTS, json={"agent_id": "alice"})
@@ -331,7 +331,7 @@ async def test_answers_about_agents_have_their_documented_shapes(client: httpx2.
         (RegisteredAgent, registered),
         (WorldAgentPage, await client.get(AGENTS)),
         (ObservingAgent, await client.get(of("alice"))),
-        (Online, await client.get("/v1/worlds/town/online")),
+        (Online, await client.get("online")),
         (AgentView, await client.get(of("alice", "view"))),
         (AcceptedIntent, said),
         (IntentResults, several),
@@ -341,9 +341,9 @@ async def test_answers_about_agents_have_their_documented_shapes(client: httpx2.
         (Generation, generation),
         (Generation, await client.get(of("alice", "generations", "g"))),
         (Generation, await client.delete(of("alice", "generations", "g"))),
-        (TimeAuthorityNow, await client.get("/v1/worlds/town/time-authority")),
-        (TimeAuthoritySet, await client.put("/v1/worlds/town/time-authority", json={"authority": "unity"})),
-        (Receipt, await client.post("/v1/worlds/town/time", json={"adapter": "unity", "sim_time": 1e12})),
+        (TimeAuthorityNow, await client.get("time-authority")),
+        (TimeAuthoritySet, await client.put("time-authority", json={"authority": "unity"})),
+        (Receipt, await client.post("time", json={"adapter": "unity", "sim_time": 1e12})),
         (Problem, await client.get(of("alice", "ws"))),
     ]
     for shape, response in shapes:
@@ -352,15 +352,15 @@ async def test_answers_about_agents_have_their_documented_shapes(client: httpx2.
 
 
 @shared
-async def test_the_examples_about_agents_are_accepted(client: httpx2.AsyncClient, document: dict[str, Any]) -> None:
+async def test_the_examples_about_agents_are_accepted(client: WorldClient, document: dict[str, Any]) -> None:
     """What the document shows can be sent as it stands."""
-    await client.post("/v1/worlds", json={"world_id": "town", "time_authority": "unity"})
+    await client.post("/v1/worlds", json={"world_id": client.world, "time_authority": "unity"})
     for name, method, path in (
         ("Registration", "POST", AGENTS),
         ("Intents", "POST", INTENTS),
         ("NewGeneration", "POST", of("alice", "generations")),
-        ("Tick", "POST", "/v1/worlds/town/time"),
-        ("TimeAuthority", "PUT", "/v1/worlds/town/time-authority"),
+        ("Tick", "POST", "time"),
+        ("TimeAuthority", "PUT", "time-authority"),
     ):
         example = document["components"]["schemas"][name]["examples"][0]
         if name == "NewGeneration":

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import httpx2
+import pytest
 
-from .helpers import Served, draft, problem
+from .helpers import Served, WorldClient, draft, problem
 from .living import AGENTS, INTENTS, intent, of, register, socket_of
 
-EFFECTS = "/v1/worlds/town/effects"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EFFECTS = "effects"
 
 
-async def test_what_happens_far_away_reaches_nobody(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_what_happens_far_away_reaches_nobody(served: Served, inhabited: WorldClient) -> None:
     """No delta, no event of the past, no cancelled generation; what happens nearby reaches all of them."""
     await register(inhabited, "alice", policy={"name": "default", "config": {"distance_limit": 50}})
     alice = {"entity_id": "alice", "entity_data": {}, "position": [0, 0]}
@@ -31,7 +33,7 @@ async def test_what_happens_far_away_reaches_nobody(served: Served, inhabited: h
     assert [event["payload"] for event in events if event["kind"] == "Explosion"] == [{"position": [9, 0]}]
 
 
-async def test_a_private_message_is_seen_by_two(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_private_message_is_seen_by_two(served: Served, inhabited: WorldClient) -> None:
     """In deltas, views and events of the past; the operator's log has it whole."""
     await register(inhabited, "carol")
     payload = {"text": "psst", "private": True, "target_id": "bob"}
@@ -55,14 +57,14 @@ async def test_a_private_message_is_seen_by_two(served: Served, inhabited: httpx
     assert again.headers["idempotency-replayed"] == "true"
 
 
-async def test_a_private_message_says_whom_it_is_for(inhabited: httpx2.AsyncClient) -> None:
+async def test_a_private_message_says_whom_it_is_for(inhabited: WorldClient) -> None:
     """Without a target it would be for everybody, so it is refused."""
     for fields in ({"private": True}, {"private": "yes", "target_id": "bob"}):
         refused = await inhabited.post(INTENTS, json=intent("r1", payload={"text": "psst", **fields}))
         problem(refused, 422, "invalid_intent")
 
 
-async def test_a_cone_is_registered_over_http(inhabited: httpx2.AsyncClient) -> None:
+async def test_a_cone_is_registered_over_http(inhabited: WorldClient) -> None:
     """The setting comes back as it was sent, every default written out; nonsense is refused with its path."""
     cone = {"angle": 90.0, "range": None, "direction": [1.0, 0.0]}
     found = await register(inhabited, "eve", policy={"name": "default", "config": {"view_cone": cone}})

@@ -39,7 +39,7 @@ async def _updated_seqs(services: Services) -> list[int]:
 
 
 @pytest.fixture
-async def world(client: httpx2.AsyncClient, services: Services) -> str:
+async def world(projected: None, client: httpx2.AsyncClient, services: Services) -> str:
     """Have one world with six entities, read by all projections."""
     await _new_world(client, "w1", 6)
     await catch_up(services)

@@ -11,46 +11,47 @@ from worldledger_social_rl.api import shapes as rounds_shapes
 
 from tests.social_runs import ALICE, BEN, COACH, EFFECTS, adaptation, feedback, message, round_of
 
-from .helpers import problem
+from .helpers import WorldClient, problem
 
-WORLD = "/v1/worlds/run"
-ROUNDS = f"{WORLD}/rounds"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ROUNDS = "rounds"
 
 
-async def create(client: httpx2.AsyncClient, **config: Any) -> None:
-    """Create the world ``run``."""
-    body = {"world_id": "run", "ruleset": "social_rl", "time_authority": "client", "config": config}
+async def create(client: WorldClient, **config: Any) -> None:
+    """Create the client's world, a run."""
+    body = {"world_id": client.world, "ruleset": "social_rl", "time_authority": "client", "config": config}
     response = await client.post("/v1/worlds", json={**body, "orchestrator": {"staleness_threshold": 1_000_000}})
     assert response.status_code == 201, response.text
 
 
-async def append(client: httpx2.AsyncClient, kind: str, **payload: Any) -> httpx2.Response:
+async def append(client: WorldClient, kind: str, **payload: Any) -> httpx2.Response:
     """Append one effect as whoever runs the experiment."""
     body = {"kind": kind, "payload": payload, "source_id": "coach", "schema_version": "1.0.0"}
-    return await client.post(f"{WORLD}/effects", json=body)
+    return await client.post("effects", json=body)
 
 
-async def intend(client: httpx2.AsyncClient, who: str, req_id: str, kind: str, **payload: Any) -> httpx2.Response:
+async def intend(client: WorldClient, who: str, req_id: str, kind: str, **payload: Any) -> httpx2.Response:
     """Submit an agent's intent to have such an effect."""
     body = {"kind": "Custom", "agent_id": who, "req_id": req_id, "context_seq": 0}
-    return await client.post(f"{WORLD}/intents", json={**body, "payload": {"kind": kind, **payload}})
+    return await client.post("intents", json={**body, "payload": {"kind": kind, **payload}})
 
 
-async def effects(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
+async def effects(client: WorldClient) -> list[dict[str, Any]]:
     """Return the world's effects."""
-    found: list[dict[str, Any]] = (await client.get(f"{WORLD}/effects", params={"limit": 1000})).json()["effects"]
+    found: list[dict[str, Any]] = (await client.get("effects", params={"limit": 1000})).json()["effects"]
     return found
 
 
-async def test_a_round_is_one_unit(client: httpx2.AsyncClient) -> None:
+async def test_a_round_is_one_unit(client: WorldClient) -> None:
     """A round becomes its effects in order, at its messages' times; an adaptation names the feedback that caused it."""
     await create(client)
     response = await client.post(ROUNDS, json=round_of(1))
-    assert (response.status_code, response.headers["location"]) == (201, f"{ROUNDS}/1")
+    assert (response.status_code, response.headers["location"]) == (201, client.path(f"{ROUNDS}/1"))
     rounds_shapes.RoundReceipt.model_validate_json(response.content)
     log = await effects(client)
-    last = (await client.get(WORLD)).json()["head_checksum"]
-    receipt = {"world_id": "run", "round_number": 1, "first_seq": 2, "last_seq": 10, "effects": EFFECTS}
+    last = (await client.get("")).json()["head_checksum"]
+    receipt = {"world_id": client.world, "round_number": 1, "first_seq": 2, "last_seq": 10, "effects": EFFECTS}
     assert response.json() == {**receipt, "checksum": last, "replayed": False}
     kinds = ["RoundStarted", *["MessageEmitted"] * 3, *["FeedbackRecorded"] * 2, "PolicyAdapted"]
     assert [effect["kind"] for effect in log[1:]] == [*kinds, "RoundSynthesised", "RoundEnded"]
@@ -60,12 +61,12 @@ async def test_a_round_is_one_unit(client: httpx2.AsyncClient) -> None:
     assert [effect["sim_time"] for effect in log[1:5]] == [1_700_001_001.0, *(1_700_001_000.0 + n for n in (1, 2, 3))]
 
 
-async def test_a_round_is_there_once(client: httpx2.AsyncClient) -> None:
+async def test_a_round_is_there_once(client: WorldClient) -> None:
     """The same round again, by whatever key and however late, is answered as the first time; another is refused."""
     await create(client)
     first = (await client.post(ROUNDS, json=round_of(1))).json()
     assert (await client.post(ROUNDS, json=round_of(2), headers={"Idempotency-Key": "two"})).status_code == 201
-    head = (await client.get(WORLD)).json()["head_seq"]
+    head = (await client.get("")).json()["head_seq"]
     for headers in ({}, {"Idempotency-Key": "other"}):
         again = await client.post(ROUNDS, json=round_of(1), headers=headers)
         assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")
@@ -75,10 +76,10 @@ async def test_a_round_is_there_once(client: httpx2.AsyncClient) -> None:
     assert found["detail"] == "round 2 is there, with another content; the next is round 3"
     taken = await client.post(ROUNDS, json=round_of(3), headers={"Idempotency-Key": "two"})
     problem(taken, 422, "request_conflict", req_id="two", global_seq=11)
-    assert (await client.get(WORLD)).json()["head_seq"] == head
+    assert (await client.get("")).json()["head_seq"] == head
 
 
-async def test_many_at_the_same_time(client: httpx2.AsyncClient) -> None:
+async def test_many_at_the_same_time(client: WorldClient) -> None:
     """Of those who post the same round at once one writes it, and all have its receipt; of different ones one wins."""
     await create(client)
     posts = [client.post(ROUNDS, json=round_of(1)) for _ in range(5)]
@@ -94,7 +95,7 @@ async def test_many_at_the_same_time(client: httpx2.AsyncClient) -> None:
             assert {**answer.json(), "replayed": False} == written[0].json()
 
 
-async def test_only_the_next_round(client: httpx2.AsyncClient) -> None:
+async def test_only_the_next_round(client: WorldClient) -> None:
     """A round that is not the next one is refused, and told is which one that is; so is any while one runs."""
     await create(client)
     found = problem(await client.post(ROUNDS, json=round_of(3)), 409, "round_conflict", expected=1, last_round=0)
@@ -108,7 +109,7 @@ async def test_only_the_next_round(client: httpx2.AsyncClient) -> None:
     assert (await client.post(ROUNDS, json=round_of(2))).status_code == 201
 
 
-async def test_everything_that_is_wrong_is_told(client: httpx2.AsyncClient) -> None:
+async def test_everything_that_is_wrong_is_told(client: WorldClient) -> None:
     """A round that is not as documented is 422 with the path of each problem, and nothing of it is written."""
     await create(client)
     wrong = round_of(1, mood="good")
@@ -129,7 +130,7 @@ async def test_everything_that_is_wrong_is_told(client: httpx2.AsyncClient) -> N
         "$.policy_adaptations[0].agent_id",
         "$.policy_adaptations[1].intensity",
     ]
-    assert (await client.get(WORLD)).json()["head_seq"] == 1
+    assert (await client.get("")).json()["head_seq"] == 1
 
 
 _NO_ROUNDS = [
@@ -141,7 +142,7 @@ _NO_ROUNDS = [
 ]
 
 
-async def test_what_is_no_round(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_what_is_no_round(client: WorldClient, subtests: pytest.Subtests) -> None:
     """What is no JSON, or JSON that no log can hold, is refused with its place."""
     await create(client)
     for body, path, words in _NO_ROUNDS:
@@ -152,7 +153,7 @@ async def test_what_is_no_round(client: httpx2.AsyncClient, subtests: pytest.Sub
             assert words in found["detail"]
 
 
-async def test_a_round_that_is_too_large(client: httpx2.AsyncClient) -> None:
+async def test_a_round_that_is_too_large(client: WorldClient) -> None:
     """A message over the limit of an effect is named; so is a round of more effects than one request may write."""
     await create(client)
     big = round_of(1)
@@ -163,7 +164,7 @@ async def test_a_round_that_is_too_large(client: httpx2.AsyncClient) -> None:
     assert "at most 1000" in problem(await client.post(ROUNDS, json=long), 422, "invalid_run")["detail"]
 
 
-async def test_a_world_that_takes_rounds_as_they_are(client: httpx2.AsyncClient) -> None:
+async def test_a_world_that_takes_rounds_as_they_are(client: WorldClient) -> None:
     """Where the configuration is not strict, odd rounds and gaps are taken, and come back as they were sent."""
     await create(client, strict=False)
     odd = {"round_number": 4, "messages": [{"agent_id": "Alice", "text": 7}], "feedback": [], "mood": "good"}
@@ -187,7 +188,7 @@ _REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_paths_are_those_of_the_request(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_paths_are_those_of_the_request(client: WorldClient, subtests: pytest.Subtests) -> None:
     """What a lenient world cannot take is named by its place in the body, not in an effect that it would have made."""
     await create(client, strict=False)
     for change, path in _REFUSED:
@@ -197,7 +198,7 @@ async def test_paths_are_those_of_the_request(client: httpx2.AsyncClient, subtes
             assert [each["path"] for each in found["problems"]] == [path]
 
 
-async def test_a_deep_field_is_named_by_its_place(client: httpx2.AsyncClient) -> None:
+async def test_a_deep_field_is_named_by_its_place(client: WorldClient) -> None:
     """In the effect it stands deeper, in a member that the body does not have."""
     await create(client, strict=False)
     deep: Any = 1
@@ -208,7 +209,7 @@ async def test_a_deep_field_is_named_by_its_place(client: httpx2.AsyncClient) ->
     assert [each["path"] for each in found["problems"]] == ["$.mood" + "[0]" * 97]
 
 
-async def test_a_strict_world_takes_no_time_that_there_is_not(client: httpx2.AsyncClient) -> None:
+async def test_a_strict_world_takes_no_time_that_there_is_not(client: WorldClient) -> None:
     """A timestamp has the form of ISO 8601, and is a day and a time."""
     await create(client)
     meta = {"experiment_id": "e", "prar_run_id": "p", "framework": "f", "framework_option": "A", "model": "m"}
@@ -217,7 +218,7 @@ async def test_a_strict_world_takes_no_time_that_there_is_not(client: httpx2.Asy
     assert [each["path"] for each in found["problems"]] == ["$.meta.timestamp"]
 
 
-async def test_nobody_takes_the_name_of_a_round_s_file(client: httpx2.AsyncClient) -> None:
+async def test_nobody_takes_the_name_of_a_round_s_file(client: WorldClient) -> None:
     """Neither a coach by an intent nor an artifact: their effects would stand for the round in an export."""
     await create(client, agents=[COACH])
     assert (await client.post(ROUNDS, json=round_of(1))).status_code == 201
@@ -231,12 +232,12 @@ async def test_nobody_takes_the_name_of_a_round_s_file(client: httpx2.AsyncClien
     assert (await intend(client, COACH, "c", "PolicyStateRecorded", **state)).status_code == 201
 
 
-async def test_rounds_go_on_in_a_fork(client: httpx2.AsyncClient) -> None:
+async def test_rounds_go_on_in_a_fork(client: WorldClient) -> None:
     """A fork's next round is the one after the fork point; those of before can be neither posted nor skipped over."""
     await create(client, strict=True)
     for number in (1, 2, 3):
         await client.post(ROUNDS, json=round_of(number))
-    fork = {"world_id": "fork", "fork_of": {"world_id": "run", "at": "round:2"}}
+    fork = {"world_id": "fork", "fork_of": {"world_id": client.world, "at": "round:2"}}
     assert (await client.post("/v1/worlds", json=fork)).status_code == 201
     rounds = "/v1/worlds/fork/rounds"
     told = {"last_round": 2, "expected": 3}
@@ -247,10 +248,10 @@ async def test_rounds_go_on_in_a_fork(client: httpx2.AsyncClient) -> None:
     assert (posted.status_code, posted.json()["first_seq"]) == (201, 3)
     assert [each["round_number"] for each in (await client.get(rounds)).json()["rounds"]] == [3]
     assert (await client.get(f"{rounds}/3")).json()["result"] == round_of(3, synthesis="otherwise")
-    assert (await client.get("/v1/worlds/fork/state", params={"at": "round:1"})).json()["world_id"] == "run"
+    assert (await client.get("/v1/worlds/fork/state", params={"at": "round:1"})).json()["world_id"] == client.world
 
 
-async def test_rounds_are_listed_and_read(client: httpx2.AsyncClient) -> None:
+async def test_rounds_are_listed_and_read(client: WorldClient) -> None:
     """Rounds are given page by page with their places, and one by one as they were posted; who has one gets a 304."""
     await create(client)
     for number in (1, 2, 3):
@@ -270,15 +271,15 @@ async def test_rounds_are_listed_and_read(client: httpx2.AsyncClient) -> None:
     assert {name: third[name] for name in counts} == counts
     one = await client.get(f"{ROUNDS}/3")
     rounds_shapes.Round.model_validate_json(one.content)
-    assert one.json() == {"world_id": "run", **third, "checksum": one.json()["checksum"], "result": round_of(3)}
+    assert one.json() == {"world_id": client.world, **third, "checksum": one.json()["checksum"], "result": round_of(3)}
     again = await client.get(f"{ROUNDS}/3", headers={"If-None-Match": one.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     found = problem(await client.get(f"{ROUNDS}/4"), 404, "moment_not_found", round_number=4, head_seq=28)
-    assert found["detail"] == "world 'run' has no round 4; its last is 3"
+    assert found["detail"] == f"world {client.world!r} has no round 4; its last is 3"
     problem(await client.get(f"{ROUNDS}/x"), 422, "invalid_parameter")
 
 
-async def test_a_round_that_is_played(client: httpx2.AsyncClient) -> None:
+async def test_a_round_that_is_played(client: WorldClient) -> None:
     """While a round runs agents speak for themselves and a coach gives feedback, by intents; nobody else may."""
     await create(client, agents=[ALICE, BEN, COACH])
     said = message(ALICE, 1, 1)
@@ -296,7 +297,7 @@ async def test_a_round_that_is_played(client: httpx2.AsyncClient) -> None:
     ):
         problem(await intend(client, BEN, req_id, kind, **payload), 422, "illegal_effect")
     mute = {"agent_id": "Worker+Mute", "permissions": ["submit_intent"]}
-    assert (await client.post(f"{WORLD}/agents", json=mute)).status_code == 201
+    assert (await client.post("agents", json=mute)).status_code == 201
     refused = await intend(client, "Worker+Mute", "m1", "MessageEmitted", **message("Worker+Mute", 1, 4))
     problem(refused, 403, "permission_denied")
     assert (await append(client, "FeedbackRecorded", **feedback(BEN, 1))).status_code == 201
@@ -310,7 +311,7 @@ async def test_a_round_that_is_played(client: httpx2.AsyncClient) -> None:
     assert (await client.post(ROUNDS, json=round_of(2))).status_code == 201
 
 
-async def test_the_policy_at_any_moment(client: httpx2.AsyncClient) -> None:
+async def test_the_policy_at_any_moment(client: WorldClient) -> None:
     """Each agent's cues follow from adaptations and from its role's policy, at any seq; who knows them gets a 304."""
     await create(client)
     cue = {"cue_id": "greet", "active": True, "intensity": 0.5, "last_triggered": None}
@@ -324,7 +325,7 @@ async def test_the_policy_at_any_moment(client: httpx2.AsyncClient) -> None:
         adaptation(BEN, 2, "deactivate_cue", "greet"),
     ]
     await client.post(ROUNDS, json=round_of(2, policy_adaptations=adaptations))
-    now = await client.get(f"{WORLD}/policy")
+    now = await client.get("policy")
     rounds_shapes.Policy.model_validate_json(now.content)
     greet = {"active": True, "intensity": 0.5, "since_round": 1}
     assert now.json()["agents"] == {
@@ -338,21 +339,21 @@ async def test_the_policy_at_any_moment(client: httpx2.AsyncClient) -> None:
     }
     assert (now.json()["round_number"], now.json()["round_open"]) == (2, False)
     assert (now.json()["roles"]["Worker"], now.json()["policy_state"]["source_run_id"]) == (roles[0], "prar")
-    before = (await client.get(f"{WORLD}/policy", params={"at_seq": 11})).json()
+    before = (await client.get("policy", params={"at_seq": 11})).json()
     assert before["agents"][ALICE]["cues"]["ask"]["intensity"] == 1.0
     assert before["agents"][BEN]["cues"] == {"greet": greet}
-    empty = (await client.get(f"{WORLD}/policy", params={"at_seq": 1})).json()
+    empty = (await client.get("policy", params={"at_seq": 1})).json()
     assert (empty["agents"], empty["roles"], empty["round_number"]) == ({}, {}, None)
-    again = await client.get(f"{WORLD}/policy", headers={"If-None-Match": now.headers["etag"]})
+    again = await client.get("policy", headers={"If-None-Match": now.headers["etag"]})
     assert again.status_code == 304
-    problem(await client.get(f"{WORLD}/policy", params={"at_seq": 99}), 404, "moment_not_found")
+    problem(await client.get("policy", params={"at_seq": 99}), 404, "moment_not_found")
 
 
-async def test_other_worlds_have_no_rounds(client: httpx2.AsyncClient) -> None:
+async def test_other_worlds_have_no_rounds(client: WorldClient) -> None:
     """Worlds of another ruleset have neither rounds nor policies, whatever their logs say."""
-    await client.post("/v1/worlds", json={"world_id": "run"})
+    await client.post("/v1/worlds", json={"world_id": client.world})
     await append(client, "RoundStarted", round_number=1)
-    for path in (ROUNDS, f"{ROUNDS}/1", f"{WORLD}/policy"):
+    for path in (ROUNDS, f"{ROUNDS}/1", "policy"):
         problem(await client.get(path), 404, "moment_not_found")
     problem(await client.post(ROUNDS, json=round_of(1)), 409, "round_conflict")
     problem(await client.get("/v1/worlds/nowhere/rounds"), 404, "world_not_found")

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2
 import pytest
 from worldledger_service.api import generations
 
-from .helpers import Served, problem
-from .living import INTENTS, intent, new_world, of, register, socket_of, speak
+from .helpers import Served, WorldClient, problem
+from .living import AGENTS, INTENTS, intent, of, register, settle, socket_of, speak
 
-STALENESS = "/v1/worlds/town/staleness"
-EFFECTS = "/v1/worlds/town/effects"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+STALENESS = "staleness"
+EFFECTS = "effects"
 
 
-async def context_of(client: httpx2.AsyncClient, global_seq: int) -> Any:
+async def context_of(client: WorldClient, global_seq: int) -> Any:
     """Return the context that the log tells of an intent."""
     return (await client.get(f"{EFFECTS}/{global_seq}")).json()["source_metadata"]["context_seq"]
 
 
-async def two(client: httpx2.AsyncClient, **orchestrator: Any) -> None:
-    """Make the world ``town``, with alice and bob in it."""
-    await new_world(client, **{"staleness_threshold": 0, **orchestrator})
-    await register(client, "alice", "bob")
+async def two(client: WorldClient, **orchestrator: Any) -> None:
+    """Make the client's world, with alice and bob in it, in which nothing may be stale."""
+    await settle(client, **{"staleness_threshold": 0, **orchestrator})
 
 
 # -- HTTP --------------------------------------------------------------------------------------------------
 
 
-async def test_an_intent_without_a_context(client: httpx2.AsyncClient) -> None:
+async def test_an_intent_without_a_context(client: WorldClient) -> None:
     """It is recorded with null where nothing is refused as stale; otherwise 422 says so, with setting and value."""
     await two(client)
     bare = intent("r1")
@@ -49,7 +49,7 @@ async def test_an_intent_without_a_context(client: httpx2.AsyncClient) -> None:
     assert await context_of(client, accepted.json()["global_seq"]) is None
 
 
-async def test_settings_are_read_and_set(client: httpx2.AsyncClient) -> None:
+async def test_settings_are_read_and_set(client: WorldClient) -> None:
     """PUT writes an effect and leaves out what it does not name; GET tells what holds, and refusals name it."""
     await two(client)
     usual = {"staleness_threshold": 0, "interrupt_policy": "always", "max_staleness_threshold": None}
@@ -71,7 +71,7 @@ async def test_settings_are_read_and_set(client: httpx2.AsyncClient) -> None:
     problem(await client.get("/v1/worlds/nowhere/staleness"), 404, "world_not_found")
 
 
-async def test_an_agent_and_a_generation_with_settings_of_their_own(client: httpx2.AsyncClient) -> None:
+async def test_an_agent_and_a_generation_with_settings_of_their_own(client: WorldClient) -> None:
     """They stand in registration and answer; a generation that goes stale names the setting that decided."""
     await two(client, max_staleness_threshold=3)
     carol = await register(client, "carol", staleness_threshold=1, interrupt_policy="only_conflict")
@@ -80,7 +80,7 @@ async def test_an_agent_and_a_generation_with_settings_of_their_own(client: http
     assert (known["staleness_threshold"], known["interrupt_policy"]) == (1, "only_conflict")
     assert "staleness_threshold" not in (await client.get(of("alice"))).json()
     body: dict[str, Any] = {"agent_id": "dave", "staleness_threshold": None}
-    found = problem(await client.post("/v1/worlds/town/agents", json=body), 422, "invalid_effect")
+    found = problem(await client.post(AGENTS, json=body), 422, "invalid_effect")
     assert "staleness_threshold null exceeds the world's max_staleness_threshold, 3" in found["detail"]
     body = {"req_id": "g1", "staleness_threshold": 4}
     problem(
@@ -103,7 +103,7 @@ async def test_an_agent_and_a_generation_with_settings_of_their_own(client: http
         assert not (await client.get(of("carol", "generations", req_id))).json()["cancelled"]
 
 
-async def test_a_generation_s_context_is_its_intent_s(client: httpx2.AsyncClient) -> None:
+async def test_a_generation_s_context_is_its_intent_s(client: WorldClient) -> None:
     """An intent that ends a generation, and names no context, was made from what that began with."""
     await two(client, staleness_threshold=5)
     began = (await client.post(of("alice", "generations"), json={"req_id": "g"})).json()["context_seq"]
@@ -114,9 +114,7 @@ async def test_a_generation_s_context_is_its_intent_s(client: httpx2.AsyncClient
     assert await context_of(client, answer.json()["global_seq"]) == began
 
 
-async def test_a_context_beyond_the_view_tells_nothing(
-    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_context_beyond_the_view_tells_nothing(client: WorldClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever lies beyond the agent's latest view means that view; no answer says how far the log goes."""
     monkeypatch.setattr(generations, "PATIENCE", 0.05)
     await two(client)
@@ -131,7 +129,7 @@ async def test_a_context_beyond_the_view_tells_nothing(
 # -- WebSocket ---------------------------------------------------------------------------------------------
 
 
-async def test_a_session_has_a_context(served: Served, client: httpx2.AsyncClient) -> None:
+async def test_a_session_has_a_context(served: Served, client: WorldClient) -> None:
     """What a socket has handed out is what an intent without a context was made from; a view of the past is not."""
     await two(client)
     async with socket_of(served) as alice:
@@ -153,7 +151,7 @@ async def test_a_session_has_a_context(served: Served, client: httpx2.AsyncClien
         assert (result["code"], result["path"]) == ("invalid_intent", "$.context_seq")
 
 
-async def test_a_session_s_generations(served: Served, client: httpx2.AsyncClient) -> None:
+async def test_a_session_s_generations(served: Served, client: WorldClient) -> None:
     """A generation begins from what was handed out, its intent has its context, and what stops it is named."""
     await two(client, staleness_threshold=1)
     async with socket_of(served) as alice:
@@ -178,12 +176,12 @@ async def test_a_session_s_generations(served: Served, client: httpx2.AsyncClien
         assert await context_of(client, (await alice.receive("accepted"))["global_seq"]) == view_seq
 
 
-async def test_no_message_tells_where_the_log_ends(served: Served, client: httpx2.AsyncClient) -> None:
+async def test_no_message_tells_where_the_log_ends(served: Served, client: WorldClient) -> None:
     """Neither the welcome nor a problem, in its members or its words."""
     await two(client)
     tick = {"kind": "GenericTick", "payload": {}, "source_id": "alice", "schema_version": "1.0.0"}
     await client.post(EFFECTS, json=[tick] * 300)
-    head = (await client.get("/v1/worlds/town")).json()["head_seq"]
+    head = (await client.get("")).json()["head_seq"]
     async with socket_of(served, query="?view_seq=3") as alice:
         assert alice.hello.keys() == {"type", "world_id", "agent_id", "view_seq", "protocol"}
         for n, body in enumerate(({"at_seq": 10**9}, {"at_seq": head + 1})):

@@ -7,11 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import httpx2
+import orjson
 import pytest
 from starlette.types import Message
+from worldledger_service.api.reading import _event
 from worldledger_service.api.streaming import Stream, StreamAbortedError
 
 from tests.store.proxy import Proxy
+from worldledger.chain import StoredEffect
 
 from .helpers import draft, serving, tailing, wait_for
 
@@ -194,3 +197,16 @@ async def test_a_client_that_leaves_amid_a_stream_harms_nobody(
     assert (await client.get("/readyz")).status_code == 200
     async with tailing(client, "town", after_seq=150) as tail:
         assert [event.id for event in await tail.events(1)] == [151]
+
+
+def test_a_text_with_line_ends_cannot_break_the_frame() -> None:
+    """A stored text that somebody put line ends into stays one event, and cannot pose as another."""
+    forged = b'{"a":\n1,\r\n"b":\r2}\n\nevent: effect\nid: 9\ndata: {}'
+    event = _event(StoredEffect(4, forged, b"", "K", "s", 0.0))
+    assert event.count(b"\n\n") == 1
+    assert b"\r" not in event
+    lines = event.rstrip(b"\n").split(b"\n")
+    assert lines[:2] == [b"event: effect", b"id: 4"]
+    assert all(line.startswith(b"data: ") for line in lines[2:])
+    plain = _event(StoredEffect(5, b'{"a":1}', b"", "K", "s", 0.0))
+    assert orjson.loads(plain.split(b"data: ")[1]) == {"a": 1}

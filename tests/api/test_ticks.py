@@ -5,39 +5,41 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import httpx2
 import pytest
+import pytest_asyncio
 
-from .helpers import Served, problem
+from .helpers import Served, WorldClient, problem
 from .living import INTENTS, intent, register, socket_of
 
-TIME = "/v1/worlds/town/time"
-TICKS = "/v1/worlds/town/ticks"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TIME = "time"
+TICKS = "ticks"
 
 
-async def _ticking(client: httpx2.AsyncClient, authority: str = "unity", **orchestrator: Any) -> None:
+async def _ticking(client: WorldClient, authority: str = "unity", **orchestrator: Any) -> None:
     config = {"staleness_threshold": 1_000_000, "view_digest_every": 0, **orchestrator}
-    body = {"world_id": "town", "time_authority": authority, "order": "tick", "orchestrator": config}
+    body = {"world_id": client.world, "time_authority": authority, "order": "tick", "orchestrator": config}
     response = await client.post("/v1/worlds", json=body)
     assert response.status_code == 201, response.text
     await register(client, "alice", "bob")
     await register(client, "mute", permissions=["submit_intent"])
 
 
-@pytest.fixture
-async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
+@pytest_asyncio.fixture(loop_scope="module")
+async def town(client: WorldClient) -> WorldClient:
     """Return a client of a world that is ordered by ticks, in which alice, bob and mute live."""
     await _ticking(client)
     return client
 
 
-async def _requests(client: httpx2.AsyncClient) -> list[str]:
+async def _requests(client: WorldClient) -> list[str]:
     """Return the req_ids of what agents did, in the log's order."""
-    page = (await client.get("/v1/worlds/town/effects", params={"limit": 1000})).json()
+    page = (await client.get("effects", params={"limit": 1000})).json()
     return [effect["req_id"] for effect in page["effects"] if effect["source_id"] in {"alice", "bob", "mute"}]
 
 
-async def test_an_intent_is_held_and_then_told_of(town: httpx2.AsyncClient) -> None:
+async def test_an_intent_is_held_and_then_told_of(town: WorldClient) -> None:
     """202 while it is held; after the tick the same again is 200 with its effect, or the problem that refused it."""
     held = await town.post(INTENTS, json=intent("r1"))
     told = {"held": True, "agent_id": "alice", "req_id": "r1", "tick": 1, "order": 1, "replayed": False}
@@ -59,7 +61,7 @@ async def test_an_intent_is_held_and_then_told_of(town: httpx2.AsyncClient) -> N
     problem(refused, 403, "permission_denied", agent_id="mute", permission="intent:speak")
 
 
-async def test_waiting_for_the_tick(town: httpx2.AsyncClient) -> None:
+async def test_waiting_for_the_tick(town: WorldClient) -> None:
     """With wait the answer comes with the tick: 201, or the problem; where no tick comes in time it is 202."""
     assert (await town.post(INTENTS, json=intent("r0"), params={"wait": "0.01"})).status_code == 202
     waits = [
@@ -73,14 +75,14 @@ async def test_waiting_for_the_tick(town: httpx2.AsyncClient) -> None:
     await town.post(TIME, json={"adapter": "unity", "sim_time": 1})
     accepted, refused = await asyncio.gather(*waits)
     assert accepted.status_code in {200, 201}
-    assert (await town.get(f"/v1/worlds/town/effects/{accepted.json()['global_seq']}")).json()["req_id"] == "r1"
+    assert (await town.get(f"effects/{accepted.json()['global_seq']}")).json()["req_id"] == "r1"
     problem(refused, 403, "permission_denied")
     for wrong in ("-1", "1000", "soon", "NaN"):
         answer = await town.post(INTENTS, json=intent("r2"), params={"wait": wrong})
         problem(answer, 422, "invalid_parameter", parameter="wait")
 
 
-async def test_lists_are_held(town: httpx2.AsyncClient) -> None:
+async def test_lists_are_held(town: WorldClient) -> None:
     """A list is 202 with each of its intents held or refused; ordered or not, and atomic, as it says."""
     mixed = [intent("b", agent_id="bob"), intent("a2", order=2), {"kind": "Sing"}, intent("a1", order=1)]
     held = await town.post(INTENTS, json={"intents": mixed})
@@ -104,7 +106,7 @@ async def test_lists_are_held(town: httpx2.AsyncClient) -> None:
     problem(wrong, 422, "invalid_intent", path="$.ordered")
 
 
-async def test_a_list_waits_for_the_tick(town: httpx2.AsyncClient) -> None:
+async def test_a_list_waits_for_the_tick(town: WorldClient) -> None:
     """A list that waits is answered with what became of each, once the tick has decided."""
     values = {"intents": [intent("r1"), intent("r2", agent_id="mute")]}
     waiting = asyncio.create_task(town.post(INTENTS, json=values, params={"wait": "30"}))
@@ -115,7 +117,7 @@ async def test_a_list_waits_for_the_tick(town: httpx2.AsyncClient) -> None:
     assert (first["req_id"], second["code"]) == ("r1", "permission_denied")
 
 
-async def test_ticks_are_closed_without_an_adapter(client: httpx2.AsyncClient) -> None:
+async def test_ticks_are_closed_without_an_adapter(client: WorldClient) -> None:
     """Where no adapter has the authority anybody closes ticks; where one has, it alone; by arrival there are none."""
     await _ticking(client, "wall")
     await client.post(INTENTS, json=intent("r1"))
@@ -124,19 +126,20 @@ async def test_ticks_are_closed_without_an_adapter(client: httpx2.AsyncClient) -
     assert (closed.json()["tick"], closed.json()["accepted"]) == (1, 1)
     effect = (await client.get(closed.headers["location"])).json()
     assert (effect["kind"], effect["payload"]["tick"], effect["source_id"]) == ("WorldTimeSet", 1, "referee")
-    await client.put("/v1/worlds/town/time-authority", json={"authority": "unity"})
+    await client.put("time-authority", json={"authority": "unity"})
     refused = problem(await client.post(TICKS, json={"source": "referee"}), 422, "time_authority", path="$.source")
     assert "the adapter 'unity' alone closes ticks, not 'referee'" in refused["detail"]
     assert "sim_time" not in refused["detail"]
     problem(await client.post(TICKS, json={"source": 7}), 422, "invalid_effect", path="$.source")
-    await client.post("/v1/worlds", json={"world_id": "plain"})
-    problem(await client.post("/v1/worlds/plain/ticks", json={"source": "x"}), 422, "invalid_effect")
+    plain = f"plain-{client.world}"
+    await client.post("/v1/worlds", json={"world_id": plain})
+    problem(await client.post(f"/v1/worlds/{plain}/ticks", json={"source": "x"}), 422, "invalid_effect")
     problem(await client.post("/v1/worlds/nowhere/ticks", json={"source": "x"}), 404, "world_not_found")
 
 
-async def test_the_order_stands_in_the_genesis(town: httpx2.AsyncClient) -> None:
+async def test_the_order_stands_in_the_genesis(town: WorldClient) -> None:
     """What a new world is ordered by is arrival or tick, and stands in its genesis."""
-    genesis = (await town.get("/v1/worlds/town/effects/1")).json()
+    genesis = (await town.get("effects/1")).json()
     assert genesis["payload"]["order"] == "tick"
     for wrong in ("turn", None, 1):
         answer = await town.post("/v1/worlds", json={"world_id": "w", "order": wrong})
@@ -145,7 +148,7 @@ async def test_the_order_stands_in_the_genesis(town: httpx2.AsyncClient) -> None
 
 async def test_a_socket_is_told_twice(served: Served) -> None:
     """A socket is told that its intent is held, and with the tick that it is accepted or rejected."""
-    async with httpx2.AsyncClient(base_url=served.url) as client:
+    async with served.client() as client:
         await _ticking(client)
         async with socket_of(served) as alice, socket_of(served, "mute") as mute:
             await alice.send("intent", id=1, intent=intent("r1", agent_id=None))
@@ -183,7 +186,7 @@ async def test_a_socket_is_told_twice(served: Served) -> None:
 
 async def test_more_are_held_than_may_be_under_way(served: Served) -> None:
     """What is held does not count as under way: a socket may hold a thousand intents and then tick."""
-    async with httpx2.AsyncClient(base_url=served.url) as client:
+    async with served.client() as client:
         await _ticking(client)
         async with socket_of(served) as alice:
             for number in range(600):

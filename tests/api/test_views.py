@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import httpx2
+import pytest
 
 from worldledger.observation import View
 
-from .helpers import draft, problem
+from .helpers import WorldClient, draft, problem
 from .living import INTENTS, intent, new_world, of, register, speak
 
-EFFECTS = "/v1/worlds/town/effects"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EFFECTS = "effects"
 
 
-async def test_a_view_is_what_the_policy_shows(client: httpx2.AsyncClient) -> None:
+async def test_a_view_is_what_the_policy_shows(client: WorldClient) -> None:
     """An agent sees what lies within its distance, less the fields that are hidden; the digest covers just that."""
     await new_world(client)
     policy = {"name": "default", "config": {"distance_limit": 5, "field_visibility": {"gold": False}}}
@@ -28,7 +30,7 @@ async def test_a_view_is_what_the_policy_shows(client: httpx2.AsyncClient) -> No
     assert found == again.model_dump()
 
 
-async def test_a_view_is_the_agent_s_own(client: httpx2.AsyncClient) -> None:
+async def test_a_view_is_the_agent_s_own(client: WorldClient) -> None:
     """A view is kept by the client alone, and is not sent again while it is the same."""
     await new_world(client)
     await register(client, "alice")
@@ -44,7 +46,7 @@ async def test_a_view_is_the_agent_s_own(client: httpx2.AsyncClient) -> None:
     assert (await client.head(of("alice", "view"))).headers["etag"] == other.headers["etag"]
 
 
-async def test_a_view_of_the_past_stays_what_it_was(client: httpx2.AsyncClient) -> None:
+async def test_a_view_of_the_past_stays_what_it_was(client: WorldClient) -> None:
     """With at_seq the view is the one of then, also of before the agent's last registration."""
     await new_world(client)
     await register(client, "alice")
@@ -60,7 +62,7 @@ async def test_a_view_of_the_past_stays_what_it_was(client: httpx2.AsyncClient) 
     assert now["visible_entities"] == {"alice": {}}
 
 
-async def test_the_same_view_has_the_same_tag(client: httpx2.AsyncClient) -> None:
+async def test_the_same_view_has_the_same_tag(client: WorldClient) -> None:
     """Asked for by whichever seq, a view has the view_seq and the ETag of the observation that made it."""
     await new_world(client)
     await client.post(EFFECTS, json=draft(0))
@@ -69,7 +71,7 @@ async def test_the_same_view_has_the_same_tag(client: httpx2.AsyncClient) -> Non
     unseen = [{**draft(n), "kind": "SimTick", "payload": {"agent_id": "somebody-else"}} for n in range(3)]
     await register(client, "bob", policy={"name": "default", "config": {"relationship_filter": ["friend"]}})
     await client.post(EFFECTS, json=unseen)
-    head = (await client.get("/v1/worlds/town")).json()["head_seq"]
+    head = (await client.get("")).json()["head_seq"]
     for agent_id in ("alice", "bob"):
         deltas = (await client.get(of(agent_id, "observations"), params={"after": 0})).json()["deltas"]
         known = (await client.get(of(agent_id))).json()["registered_seq"]
@@ -85,7 +87,7 @@ async def test_the_same_view_has_the_same_tag(client: httpx2.AsyncClient) -> Non
     assert made == [known] < [head]  # bob has seen nothing at all
 
 
-async def test_a_moment_that_is_none_is_refused(client: httpx2.AsyncClient) -> None:
+async def test_a_moment_that_is_none_is_refused(client: WorldClient) -> None:
     """Beyond the head there is no view yet, before the registration there was none, and text is no moment."""
     await new_world(client)
     await client.post(EFFECTS, json=[draft(n) for n in range(3)])
@@ -100,7 +102,7 @@ async def test_a_moment_that_is_none_is_refused(client: httpx2.AsyncClient) -> N
     problem(await client.get(f"{view}?at_seq=1&at_seq=2"), 422, "invalid_parameter", parameter="at_seq")
 
 
-async def test_what_an_agent_does_is_in_its_view(client: httpx2.AsyncClient) -> None:
+async def test_what_an_agent_does_is_in_its_view(client: WorldClient) -> None:
     """Once an intent is answered, a view that is asked for at its seq has what it did."""
     await new_world(client)
     await register(client, "alice")

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import httpx2
 import pytest
+import pytest_asyncio
 
-from .helpers import draft, problem
-from .living import INTENTS, intent, new_world, of, register, speak
+from .helpers import WorldClient, draft, problem
+from .living import INTENTS, intent, of, settle, speak
 
-PATH = "/v1/worlds/town/effects"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PATH = "effects"
 
 
-@pytest.fixture
-async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
+@pytest_asyncio.fixture(loop_scope="module")
+async def town(client: WorldClient) -> WorldClient:
     """Return a client of a world that records refusals, in which alice and bob live (effects 2 and 3)."""
-    await new_world(client, record_rejections=True)
-    await register(client, "alice", "bob")
-    return client
+    return await settle(client, record_rejections=True)
 
 
-async def why(client: httpx2.AsyncClient, seq: int, query: str = "") -> dict[str, Any]:
+async def why(client: WorldClient, seq: int, query: str = "") -> dict[str, Any]:
     """Ask why."""
     response = await client.get(f"{PATH}/{seq}/why{query}")
     assert response.status_code == 200, response.text
@@ -41,7 +41,7 @@ def links(found: dict[str, Any], seq: int) -> list[tuple[str, int, list[str]]]:
     return [(link["kind"], link["global_seq"], link["entities"]) for link in effect(found, seq)["links"]]
 
 
-async def test_the_way_back_to_what_an_agent_had_seen(town: httpx2.AsyncClient) -> None:
+async def test_the_way_back_to_what_an_agent_had_seen(town: WorldClient) -> None:
     """From an intent's effect to its generation, its refusal, and the effects that made the view that it came of."""
     shops = [("shop", {"figs": 3}), ("gate", {"open": False}), ("bob", {"coins": 9})]
     for name, data in shops:
@@ -63,7 +63,7 @@ async def test_the_way_back_to_what_an_agent_had_seen(town: httpx2.AsyncClient) 
     started, rejected = said + 1, said + 2
     found = await why(town, accepted)
     assert {key: found[key] for key in ("world_id", "global_seq", "direction", "depth", "notes")} == {
-        "world_id": "town",
+        "world_id": town.world,
         "global_seq": accepted,
         "direction": "back",
         "depth": 5,
@@ -82,10 +82,9 @@ async def test_the_way_back_to_what_an_agent_had_seen(town: httpx2.AsyncClient) 
     assert effect(found, started)["context"] == {"agent_id": "bob", "view_seq": said}
 
 
-async def test_a_cancelled_generation_names_what_made_it_stale(client: httpx2.AsyncClient) -> None:
+async def test_a_cancelled_generation_names_what_made_it_stale(client: WorldClient) -> None:
     """The effect that an agent was shown, and that cancelled its generation, is its told cause."""
-    await new_world(client, staleness_threshold=0)
-    await register(client, "alice", "bob")
+    await settle(client, staleness_threshold=0)
     await client.post(of("bob", "generations"), json={"req_id": "b1"})
     said = await speak(client, "a1", context_seq=3)
 
@@ -103,7 +102,7 @@ async def test_a_cancelled_generation_names_what_made_it_stale(client: httpx2.As
     assert ("told", seq, []) in links(forward, said)
 
 
-async def test_what_came_of_an_effect(client: httpx2.AsyncClient, world: str) -> None:
+async def test_what_came_of_an_effect(client: WorldClient, world: str) -> None:
     """Forward, the effects that name it are followed, and those that name them."""
     drafts = [draft(0), draft(1, caused_by=2), draft(2, caused_by=3), draft(3)]
     assert (await client.post(PATH, json=drafts)).status_code == 201
@@ -117,38 +116,7 @@ async def test_what_came_of_an_effect(client: httpx2.AsyncClient, world: str) ->
     assert [each["global_seq"] for each in alone["effects"]] == [2]
 
 
-async def test_what_came_of_an_effect_before_a_fork_point(client: httpx2.AsyncClient, world: str) -> None:
-    """`parent:SEQ` names an effect of before the fork point; forward goes on in the fork, and in the parent not."""
-    assert (await client.post(PATH, json=[draft(0), draft(1, caused_by=2), draft(2)])).status_code == 201
-    made = await client.post("/v1/worlds", json={"world_id": "fork", "fork_of": {"world_id": "town", "at": "3"}})
-    assert made.status_code == 201
-    named = {"inherited_cause": {"world_id": "town", "global_seq": 2}}
-    said = draft(9, caused_by=1, source_metadata=named)
-    assert (await client.post("/v1/worlds/fork/effects", json=said)).status_code == 201
-    path = "/v1/worlds/fork/effects/parent:2/why"
-    found = (await client.get(f"{path}?direction=forward&depth=1")).json()
-    assert [(each["world_id"], each["global_seq"]) for each in found["effects"]] == [
-        ("town", 2),
-        ("town", 3),
-        ("fork", 3),
-    ]
-    link = found["effects"][0]["links"][1]
-    assert link == {"kind": "told", "world_id": "fork", "global_seq": 3, "checksum": link["checksum"], "entities": []}
-    assert link["checksum"] == found["effects"][2]["checksum"]
-    assert (found["head_seq"], found["forks"]) == (
-        3,
-        [{"world_id": "fork", "head_seq": 3, "to_seq": 3, "told_to_seq": 3}],
-    )
-    back = (await client.get("/v1/worlds/fork/effects/3/why?depth=1")).json()
-    assert [(each["world_id"], each["global_seq"]) for each in back["effects"]] == [("fork", 3), ("town", 2)]
-    assert back["forks"] == []
-    assert [each["global_seq"] for each in (await why(client, 2, "?direction=forward"))["effects"]] == [2, 3]
-    gone = await client.get("/v1/worlds/fork/effects/parent:4/why")
-    problem(gone, 404, "moment_not_found", world_id="town", global_seq=4, fork_point=3)
-    problem(await client.get(f"{PATH}/parent:1/why"), 404, "moment_not_found")
-
-
-async def test_bounds(client: httpx2.AsyncClient, world: str) -> None:
+async def test_bounds(client: WorldClient, world: str) -> None:
     """Width, limit and window are kept; what is left out is counted by kind."""
     drafts = [draft(0), *(draft(n, caused_by=2) for n in range(9))]
     assert (await client.post(PATH, json=drafts)).status_code == 201
@@ -158,13 +126,13 @@ async def test_bounds(client: httpx2.AsyncClient, world: str) -> None:
     assert (found["from_seq"], found["to_seq"]) == (2, 4)
 
 
-async def test_what_is_not_there(client: httpx2.AsyncClient, world: str) -> None:
+async def test_what_is_not_there(client: WorldClient, world: str) -> None:
     """A world or an effect that is not there is 404, and the problem names the head."""
     problem(await client.get("/v1/worlds/nowhere/effects/1/why"), 404, "world_not_found")
     problem(await client.get(f"{PATH}/2/why"), 404, "effect_not_found", head_seq=1)
 
 
-async def test_a_wrong_parameter_is_named(client: httpx2.AsyncClient, world: str) -> None:
+async def test_a_wrong_parameter_is_named(client: WorldClient, world: str) -> None:
     """A parameter out of bounds, given twice or misspelt is 422, and named; so is what is no seq."""
     for query in (
         "direction=sideways",
@@ -181,5 +149,5 @@ async def test_a_wrong_parameter_is_named(client: httpx2.AsyncClient, world: str
     ):
         name = query.partition("=")[0]
         problem(await client.get(f"{PATH}/1/why?{query}"), 422, "invalid_parameter", parameter=name)
-    for seq in ("0", "-1", "x", "1.0", "9007199254740992", "parent:", "parent:0", "parent:head", "1:parent"):
+    for seq in ("0", "-1", "x", "1.0", "9007199254740992"):
         problem(await client.get(f"{PATH}/{seq}/why"), 422, "invalid_parameter", parameter="seq")

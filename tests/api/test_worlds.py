@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import asyncpg
-import httpx2
 import orjson
 import pytest
 
 from worldledger.chain import link
 from worldledger.config import MemoryConfig, OrchestratorConfig, read_config
 
-from .helpers import JSON, draft, problem
+from .helpers import JSON, WorldClient, draft, problem
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+#: Tests of lists of worlds have a database to themselves.
+alone = pytest.mark.asyncio(loop_scope="function")
 
 
-async def test_a_world_is_created_with_its_genesis(client: httpx2.AsyncClient) -> None:
+async def test_a_world_is_created_with_its_genesis(client: WorldClient) -> None:
     """Creating a world answers 201 with the world, where it is, and a head that is its genesis."""
     body = {"world_id": "w-1.a~b_c", "ruleset": "sandbox", "config": {"size": 3}, "experiment": "trial"}
     response = await client.post("/v1/worlds", json=body)
@@ -33,7 +37,7 @@ async def test_a_world_is_created_with_its_genesis(client: httpx2.AsyncClient) -
     assert link(None, genesis.content).hex() == record["head_checksum"]
 
 
-async def test_a_name_is_given_once(client: httpx2.AsyncClient, world: str) -> None:
+async def test_a_name_is_given_once(client: WorldClient, world: str) -> None:
     """A second world of a name is refused and changes nothing of the first."""
     problem(await client.post("/v1/worlds", json={"world_id": world}), 409, "world_exists", world_id=world)
     assert (await client.get(f"/v1/worlds/{world}")).json()["time_authority"] == "client"
@@ -70,12 +74,13 @@ _NO_WORLDS: list[tuple[bytes, str, str | None]] = [
 ]
 
 
-async def test_a_world_that_cannot_be_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_a_world_that_cannot_be_is_refused(client: WorldClient, subtests: pytest.Subtests) -> None:
     """What is wrong with a new world is named by its path, and nothing is created."""
+    before = (await client.get("/v1/worlds")).json()
     for body, code, path in _NO_WORLDS:
         with subtests.test(body=body[:60]):
             problem(await client.post("/v1/worlds", content=body, headers=JSON), 422, code, path=path)
-    assert (await client.get("/v1/worlds")).json()["worlds"] == []
+    assert (await client.get("/v1/worlds")).json() == before
 
 
 _FIELDS = [
@@ -92,7 +97,7 @@ _FIELDS = [
 ]
 
 
-async def test_a_refused_world_is_told_why_in_plain_words(client: httpx2.AsyncClient) -> None:
+async def test_a_refused_world_is_told_why_in_plain_words(client: WorldClient) -> None:
     """The detail says what a field must be and what it is instead, in the words of JSON."""
     for body, detail in (
         ([], "$: must be an object, not a list"),
@@ -112,24 +117,26 @@ async def test_a_refused_world_is_told_why_in_plain_words(client: httpx2.AsyncCl
         assert problem(await client.post("/v1/worlds", json=body), 422, "invalid_config")["detail"] == detail
 
 
-async def test_a_world_may_have_its_own_configuration(client: httpx2.AsyncClient) -> None:
+async def test_a_world_may_have_its_own_configuration(client: WorldClient) -> None:
     """What a new world says of how its agents are served stands in its genesis, whole; without it nothing does."""
     wanted = {"max_agents": 7, "debounce_ms": 50, "tokens_per_s": None, "memory": {"max_tokens": 9}}
+    own, plain, silent = (f"{client.world}-{n}" for n in range(3))
     for world, value, kept in (
-        ("w", wanted, OrchestratorConfig(max_agents=7, debounce_ms=50.0, memory=MemoryConfig(max_tokens=9))),
-        ("v", {}, OrchestratorConfig()),
+        (own, wanted, OrchestratorConfig(max_agents=7, debounce_ms=50.0, memory=MemoryConfig(max_tokens=9))),
+        (plain, {}, OrchestratorConfig()),
     ):
         body = {"world_id": world, "orchestrator": value}
         assert (await client.post("/v1/worlds", json=body)).status_code == 201
         genesis = (await client.get(f"/v1/worlds/{world}/effects/1")).json()
         assert genesis["payload"]["orchestrator"] == kept.model_dump()
         assert read_config(genesis["payload"]["orchestrator"]) == kept
-    assert (await client.post("/v1/worlds", json={"world_id": "u", "orchestrator": None})).status_code == 201
-    assert "orchestrator" not in (await client.get("/v1/worlds/u/effects/1")).json()["payload"]
+    assert (await client.post("/v1/worlds", json={"world_id": silent, "orchestrator": None})).status_code == 201
+    assert "orchestrator" not in (await client.get(f"/v1/worlds/{silent}/effects/1")).json()["payload"]
 
 
-async def test_a_configuration_out_of_bounds_is_refused(client: httpx2.AsyncClient) -> None:
+async def test_a_configuration_out_of_bounds_is_refused(client: WorldClient) -> None:
     """What is wrong with the configuration is named by its path and in plain words, and nothing is created."""
+    before = (await client.get("/v1/worlds")).json()
     for value, path, words in (
         ([], "", "must be an object, not a list"),
         ({"memory": 5}, ".memory", "must be an object, not a number"),
@@ -163,29 +170,29 @@ async def test_a_configuration_out_of_bounds_is_refused(client: httpx2.AsyncClie
         body = b'{"world_id":"w","orchestrator":' + text + b"}"
         response = await client.post("/v1/worlds", content=body, headers=JSON)
         problem(response, 422, "invalid_config", path=f"$.orchestrator{path}")
-    assert (await client.get("/v1/worlds")).json()["worlds"] == []
+    assert (await client.get("/v1/worlds")).json() == before
 
 
-async def test_an_unknown_ruleset_names_the_known_ones(client: httpx2.AsyncClient) -> None:
+async def test_an_unknown_ruleset_names_the_known_ones(client: WorldClient) -> None:
     """A world with a ruleset that is not installed is told which are."""
     found = problem(await client.post("/v1/worlds", json={"world_id": "w", "ruleset": "whist"}), 422, "unknown_ruleset")
     assert {"simulation", "sandbox"} <= set(found["known"])
 
 
-async def test_a_config_over_the_limit_is_refused(client: httpx2.AsyncClient) -> None:
+async def test_a_config_over_the_limit_is_refused(client: WorldClient) -> None:
     """A config too large for the genesis effect is refused."""
     body = {"world_id": "w", "config": {"text": "x" * 2**20}}
     problem(await client.post("/v1/worlds", json=body), 422, "invalid_config", path="$.config")
 
 
-async def test_a_name_is_not_echoed_without_end(client: httpx2.AsyncClient) -> None:
+async def test_a_name_is_not_echoed_without_end(client: WorldClient) -> None:
     """However long the refused name is, the answer is short."""
     response = await client.post("/v1/worlds", json={"world_id": "w" * 1_000_000})
     problem(response, 422, "invalid_name")
     assert len(response.content) < 5000
 
 
-async def _walk(client: httpx2.AsyncClient, path: str) -> list[list[str]]:
+async def _walk(client: WorldClient, path: str) -> list[list[str]]:
     pages = []
     url: str | None = path
     while url is not None:
@@ -197,7 +204,8 @@ async def _walk(client: httpx2.AsyncClient, path: str) -> list[list[str]]:
     return pages
 
 
-async def test_worlds_are_listed_page_by_page(client: httpx2.AsyncClient) -> None:
+@alone
+async def test_worlds_are_listed_page_by_page(client: WorldClient) -> None:
     """Following rel=next gives every world once, by name, and the last page says that it is the last."""
     names = [f"w{number}" for number in range(7)]
     for name in reversed(names):
@@ -211,7 +219,8 @@ async def test_worlds_are_listed_page_by_page(client: httpx2.AsyncClient) -> Non
     assert await _walk(client, "/v1/worlds?limit=9007199254740991") == [names]
 
 
-async def test_a_page_of_large_worlds_is_cut(client: httpx2.AsyncClient) -> None:
+@alone
+async def test_a_page_of_large_worlds_is_cut(client: WorldClient) -> None:
     """A page ends after a few MiB, however many worlds it was asked for, and the walk still gives them all."""
     for number in range(102):
         config = {"text": "x" * 900_000} if number < 6 else {}
@@ -221,7 +230,7 @@ async def test_a_page_of_large_worlds_is_cut(client: httpx2.AsyncClient) -> None
     assert [len(page) for page in pages] == [100, 2]
 
 
-async def test_a_bad_listing_is_refused(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_a_bad_listing_is_refused(client: WorldClient, subtests: pytest.Subtests) -> None:
     """A parameter that cannot be is refused by its name."""
     numbers = ["limit=0", "limit=-1", "limit=x", "limit=99999999999999999999"]
     for query in [*numbers, "experiment=", "experiment=%00", "after=%00", f"after={'x' * 201}"]:
@@ -231,7 +240,7 @@ async def test_a_bad_listing_is_refused(client: httpx2.AsyncClient, subtests: py
             problem(response, 422, "invalid_parameter", parameter=name, **{"in": "query"})
 
 
-async def test_a_world_s_tag_follows_its_head(client: httpx2.AsyncClient, world: str) -> None:
+async def test_a_world_s_tag_follows_its_head(client: WorldClient, world: str) -> None:
     """The ETag stands for the head: 304 while it is the client's, another one after an append."""
     first = await client.get(f"/v1/worlds/{world}")
     tag = first.headers["etag"]
@@ -250,14 +259,14 @@ _ABOUT_A_WORLD = ["", "/effects", "/effects?format=ndjson", "/effects/1", "/tail
 _ABOUT_A_WORLD += ["/state", "/state?at_seq=1", "/diff?from_seq=1", "/snapshots"]
 
 
-async def test_an_unknown_world_is_not_found_anywhere(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_an_unknown_world_is_not_found_anywhere(client: WorldClient, subtests: pytest.Subtests) -> None:
     """Every route about a world that is not there says so."""
     for path in _ABOUT_A_WORLD:
         with subtests.test(path=path):
             problem(await client.get(f"/v1/worlds/nowhere{path}"), 404, "world_not_found", world_id="nowhere")
 
 
-async def test_a_name_that_cannot_be_is_refused_anywhere(client: httpx2.AsyncClient, subtests: pytest.Subtests) -> None:
+async def test_a_name_that_cannot_be_is_refused_anywhere(client: WorldClient, subtests: pytest.Subtests) -> None:
     """Every route refuses a world name outside the allowed set, however it is encoded."""
     for name in ["a%20b", "%00", "a%00b", "-a", "w" * 201, "%F0%9F%99%82", "%ED%A0%80", "%FF", "..%5C", "w%0A"]:
         for path in _ABOUT_A_WORLD:
@@ -265,22 +274,23 @@ async def test_a_name_that_cannot_be_is_refused_anywhere(client: httpx2.AsyncCli
                 problem(await client.get(f"/v1/worlds/{name}{path}"), 422, "invalid_name")
 
 
-async def test_posting_to_an_unknown_world_is_refused(client: httpx2.AsyncClient) -> None:
+async def test_posting_to_an_unknown_world_is_refused(client: WorldClient) -> None:
     """Appending to a world that is not there, or cannot be, is refused."""
     problem(await client.post("/v1/worlds/nowhere/effects", json=draft()), 404, "world_not_found")
     problem(await client.post("/v1/worlds/a%00b/effects", json=draft()), 422, "invalid_name")
 
 
-async def test_a_config_comes_back_as_it_was_sent(client: httpx2.AsyncClient) -> None:
+async def test_a_config_comes_back_as_it_was_sent(client: WorldClient) -> None:
     """A config's numbers and characters are neither rounded nor replaced."""
     config = {"big": 2**53 - 1, "small": 5e-324, "whole": 1.0, "text": "é \U0001f642 \\ \n", "none": None}
-    created = await client.post("/v1/worlds", json={"world_id": "w", "config": config})
+    created = await client.post("/v1/worlds", json={"world_id": client.world, "config": config})
     assert created.json()["config"] == config
     sort = orjson.OPT_SORT_KEYS
     assert orjson.dumps(created.json()["config"], option=sort) == orjson.dumps(config, option=sort)
 
 
-async def test_names_that_may_have_been_meant(client: httpx2.AsyncClient, world: str) -> None:
+@alone
+async def test_names_that_may_have_been_meant(client: WorldClient, world: str) -> None:
     """An unknown world is answered with those that are like it; the beginning of a name is none."""
     found = problem(await client.get("/v1/worlds/tovn/state"), 404, "world_not_found", near=[world])
     assert found["detail"] == f"no world named 'tovn'; did you mean {world!r}?"
@@ -288,7 +298,8 @@ async def test_names_that_may_have_been_meant(client: httpx2.AsyncClient, world:
     assert "near" not in problem(await client.get("/v1/worlds/zzzzzz"), 404, "world_not_found")
 
 
-async def test_filters_that_find_nothing_tell_what_may_have_been_meant(client: httpx2.AsyncClient, world: str) -> None:
+@alone
+async def test_filters_that_find_nothing_tell_what_may_have_been_meant(client: WorldClient, world: str) -> None:
     """An experiment, kind or source that is not there is answered with those that are like it; others with none."""
     await client.post("/v1/worlds", json={"world_id": "dorf", "experiment": "harvest", "ruleset": "social_rl"})
     effect = {"kind": "OfferMade", "payload": {}, "source_id": "alice", "schema_version": "1.0.0"}
@@ -309,9 +320,8 @@ async def test_filters_that_find_nothing_tell_what_may_have_been_meant(client: h
         assert await near(f"{effects}?{query}") is None
 
 
-async def test_a_world_whose_row_cannot_be_read_is_left_out(
-    client: httpx2.AsyncClient, world: str, database_url: str
-) -> None:
+@alone
+async def test_a_world_whose_row_cannot_be_read_is_left_out(client: WorldClient, world: str, database_url: str) -> None:
     """The listing has all other worlds and goes on behind the bad one, which is itself answered as tampered with."""
     connection = await asyncpg.connect(database_url)
     await connection.execute("""

@@ -14,18 +14,20 @@ from worldledger_service.api.ws.connection import IN_FLIGHT
 from worldledger_service.api.ws.messages import MAX_BYTES
 from worldledger_service.runtime import Orchestrator
 
-from .helpers import Served, problem, wait_for
-from .living import SUBPROTOCOL, Watched, address, intent, of, register, socket_of, speak
+from .helpers import Served, WorldClient, problem, serving, wait_for
+from .living import SUBPROTOCOL, Watched, address, intent, of, register, settle, socket_of, speak
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # -- opening -----------------------------------------------------------------------------------------------
 
 
-async def test_a_socket_says_hello(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_socket_says_hello(served: Served, inhabited: WorldClient) -> None:
     """The first message says whose socket it is and where it stands; the view to begin with follows."""
     async with socket_of(served) as alice:
         assert alice.hello == {
             "type": "hello",
-            "world_id": "town",
+            "world_id": served.world,
             "agent_id": "alice",
             "view_seq": 2,
             "protocol": SUBPROTOCOL,
@@ -33,7 +35,7 @@ async def test_a_socket_says_hello(served: Served, inhabited: httpx2.AsyncClient
         assert (await alice.receive())["view"] == (await inhabited.get(of("alice", "view"))).json()
 
 
-async def test_a_socket_goes_on_after_a_view(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_socket_goes_on_after_a_view(served: Served, inhabited: WorldClient) -> None:
     """With view_seq no view is sent: what came after that one is, each observation once and in order."""
     watched = Watched((await inhabited.get(of("alice", "view"))).json())
     for n in range(10):
@@ -47,7 +49,7 @@ async def test_a_socket_goes_on_after_a_view(served: Served, inhabited: httpx2.A
     assert watched.view == (await inhabited.get(of("alice", "view"))).json()
 
 
-async def test_the_first_view_has_all_that_was_acknowledged(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_the_first_view_has_all_that_was_acknowledged(served: Served, inhabited: WorldClient) -> None:
     """Who opens a socket right after an effect was acknowledged sees it in the first view, and can act from there."""
     for n in range(20):
         await speak(inhabited, f"r{n}", "bob")
@@ -55,7 +57,7 @@ async def test_the_first_view_has_all_that_was_acknowledged(served: Served, inha
             assert (await alice.receive())["view"]["view_seq"] == 4 + n
 
 
-async def test_any_agent_has_a_socket(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_any_agent_has_a_socket(served: Served, inhabited: WorldClient) -> None:
     """An id with a slash, or one that looks like a route, leads to its own socket."""
     for name in ("a/b", "x/ws", "ä %2F"):
         await register(inhabited, name)
@@ -72,10 +74,11 @@ async def _refused(address: str, **options: Any) -> httpx2.Response:
     return httpx2.Response(answer.status_code, headers=list(answer.headers.raw_items()), content=bytes(answer.body))
 
 
-async def test_a_refused_handshake_is_a_problem(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_refused_handshake_is_a_problem(served: Served, inhabited: WorldClient) -> None:
     """Whatever a socket is refused for is told as over HTTP, before it opens."""
     nobody, nowhere = address(served, "nobody"), address(served, world="nowhere")
-    problem(await _refused(nobody), 404, "unknown_agent", agent_id="nobody", instance=of("nobody", "ws"))
+    path = inhabited.path(of("nobody", "ws"))
+    problem(await _refused(nobody), 404, "unknown_agent", agent_id="nobody", instance=path)
     problem(await _refused(nowhere), 404, "world_not_found")
     problem(await _refused(address(served, world="no name!")), 422, "invalid_name")
     ahead = problem(await _refused(address(served, query="?view_seq=99")), 409, "position_ahead", parameter="view_seq")
@@ -90,13 +93,13 @@ async def test_a_refused_handshake_is_a_problem(served: Served, inhabited: httpx
     problem(await _refused(served.url.replace("http", "ws") + "/livez"), 404, "not_found")
 
 
-async def test_the_subprotocol_may_be_one_of_several(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_the_subprotocol_may_be_one_of_several(served: Served, inhabited: WorldClient) -> None:
     """A client that offers others too gets this one."""
     async with socket_of(served, subprotocols=["worldledger.v2.json", SUBPROTOCOL]):
         pass
 
 
-async def test_pages_of_other_sites_open_nothing(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_pages_of_other_sites_open_nothing(served: Served, inhabited: WorldClient) -> None:
     """A foreign Host or Origin is refused; the service's own origin is not."""
     host = served.url.removeprefix("http://")
     problem(await _refused(address(served), origin="https://example.org"), 403, "origin_refused")
@@ -108,21 +111,21 @@ async def test_pages_of_other_sites_open_nothing(served: Served, inhabited: http
         pass
 
 
-async def test_a_plain_request_is_told_what_this_is(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_plain_request_is_told_what_this_is(served: Served, inhabited: WorldClient) -> None:
     """A GET that asks for no upgrade is 426."""
     answer = await inhabited.get(of("alice", "ws"))
     problem(answer, 426, "upgrade_required", subprotocol=SUBPROTOCOL)
     assert answer.headers["upgrade"] == "websocket"
 
 
-async def test_what_is_no_handshake_is_a_problem(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_what_is_no_handshake_is_a_problem(served: Served, inhabited: WorldClient) -> None:
     """A handshake that is not one is 400 and names the version that is spoken."""
     key = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: "
     good = f"{key}dGhlIHNhbXBsZSBub25jZQ==\r\n"
     many = "".join(f"X-{n}: 1\r\n" for n in range(200))
     for headers in (f"{key}short\r\nSec-WebSocket-Version: 13\r\n", f"{good}Sec-WebSocket-Version: 8\r\n", good + many):
         reader, writer = await served.connect()
-        writer.write(f"GET {of('alice', 'ws')} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
+        writer.write(f"GET {inhabited.path(of('alice', 'ws'))} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
         writer.close()
         assert head.startswith(b"HTTP/1.1 400 ")
@@ -135,7 +138,7 @@ async def test_what_is_no_handshake_is_a_problem(served: Served, inhabited: http
 # -- intents -----------------------------------------------------------------------------------------------
 
 
-async def test_an_intent_is_accepted(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_an_intent_is_accepted(served: Served, inhabited: WorldClient) -> None:
     """The answer repeats the message's id and names the effect; the agent observes what it did."""
     async with socket_of(served, query="?view_seq=3") as alice:
         await alice.send("intent", id="m1", intent=intent("r1", 3, None))
@@ -150,14 +153,14 @@ async def test_an_intent_is_accepted(served: Served, inhabited: httpx2.AsyncClie
             "uuid": uuid,
             "replayed": False,
         }
-        assert (await inhabited.get("/v1/worlds/town/effects/4")).json()["uuid"] == uuid
+        assert (await inhabited.get("effects/4")).json()["uuid"] == uuid
         await alice.send("intent", intent=intent("r1", 4))
         again = await alice.receive("accepted")
         assert (again["global_seq"], again["replayed"]) == (4, True)
         assert "id" not in again
 
 
-async def test_a_refused_intent_says_why(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_refused_intent_says_why(served: Served, inhabited: WorldClient) -> None:
     """A refusal has the problem that HTTP would have answered, and the intent's req_id."""
     async with socket_of(served, query="?view_seq=3") as alice:
         for n, (wrong, code, req_id) in enumerate(
@@ -175,11 +178,11 @@ async def test_a_refused_intent_says_why(served: Served, inhabited: httpx2.Async
             found = await alice.receive()
             assert (found["type"], found["id"], found["req_id"]) == ("rejected", n, req_id)
             assert (found["problem"]["code"], found["problem"]["status"]) == (code, 422)
-            assert found["problem"]["instance"] == of("alice", "ws")
-    assert (await inhabited.get("/v1/worlds/town")).json()["head_seq"] == 3
+            assert found["problem"]["instance"] == inhabited.path(of("alice", "ws"))
+    assert (await inhabited.get("")).json()["head_seq"] == 3
 
 
-async def test_a_list_has_results(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_list_has_results(served: Served, inhabited: WorldClient) -> None:
     """A list is answered in one message, by each intent's place; an atomic one whole."""
     async with socket_of(served, query="?view_seq=3") as alice:
         several = [intent("r1"), intent("r2", agent_id="bob"), intent("r3", kind="Sing"), intent("r4", agent_id=None)]
@@ -193,10 +196,10 @@ async def test_a_list_has_results(served: Served, inhabited: httpx2.AsyncClient)
         assert (refused["id"], refused["problem"]["index"], refused["problem"]["path"]) == (2, 1, "$.agent_id")
         await alice.send("intents", id=3, intents=[intent("r5"), intent("r6")], atomic=True)
         assert [result["req_id"] for result in (await alice.receive("results"))["results"]] == ["r5", "r6"]
-    assert (await inhabited.get("/v1/worlds/town")).json()["head_seq"] == 7
+    assert (await inhabited.get("")).json()["head_seq"] == 7
 
 
-async def test_many_results_come_in_parts(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_many_results_come_in_parts(served: Served, inhabited: WorldClient) -> None:
     """Results that are too many for a frame come in several, each within the limit, none left out."""
     async with socket_of(served, query="?view_seq=3") as alice:
         await alice.send("intents", id="all", intents=[{}] * 400)
@@ -212,7 +215,7 @@ async def test_many_results_come_in_parts(served: Served, inhabited: httpx2.Asyn
     assert index == 400
 
 
-async def test_nothing_waits_for_a_commit(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_nothing_waits_for_a_commit(served: Served, inhabited: WorldClient) -> None:
     """While an intent waits, what comes after it is answered; only so many are under way, and then none is read."""
     released = asyncio.Event()
     begun: list[str] = []
@@ -240,27 +243,29 @@ async def test_nothing_waits_for_a_commit(served: Served, inhabited: httpx2.Asyn
     assert begun == [f"r{n}" for n in range(2 * IN_FLIGHT)]
 
 
-async def test_intents_keep_their_order(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_intents_keep_their_order(served: Served, inhabited: WorldClient) -> None:
     """What one agent sends without waiting becomes effects in the order in which it was sent."""
     async with socket_of(served, query="?view_seq=3") as alice:
         for n in range(300):
             await alice.send("intent", intent=intent(f"r{n}"))
         accepted = [await alice.receive("accepted") for _ in range(300)]
-    effects = (await inhabited.get("/v1/worlds/town/effects?after_seq=3&limit=1000")).json()["effects"]
+    effects = (await inhabited.get("effects?after_seq=3&limit=1000")).json()["effects"]
     assert [effect["req_id"] for effect in effects] == [f"r{n}" for n in range(300)]
     assert {(each["req_id"], each["global_seq"]) for each in accepted} == {
         (effect["req_id"], effect["global_seq"]) for effect in effects
     }
 
 
-async def test_sockets_are_counted(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_sockets_are_counted(own_url: str) -> None:
     """The metrics tell how many sockets are open, and how handshakes were answered."""
-    await _refused(address(served, "nobody"))
-    async with socket_of(served), socket_of(served):
-        lines = (await inhabited.get("/metrics")).text.splitlines()
-        assert "worldledger_sockets_open 2.0" in lines
-        route = 'method="GET",route="/v1/worlds/{world}/agents/{agent_id}/ws"'
-        assert f'worldledger_http_requests_total{{{route},status="101"}} 2.0' in lines
-        assert f'worldledger_http_requests_total{{{route},status="404"}} 1.0' in lines
-    gauge = served.services.metrics.registry.get_sample_value
-    await wait_for(lambda: gauge("worldledger_sockets_open") == 0, "both are closed")
+    async with serving(own_url) as served, served.client() as client:
+        await settle(client)
+        await _refused(address(served, "nobody"))
+        async with socket_of(served), socket_of(served):
+            lines = (await client.get("/metrics")).text.splitlines()
+            assert "worldledger_sockets_open 2.0" in lines
+            route = 'method="GET",route="/v1/worlds/{world}/agents/{agent_id}/ws"'
+            assert f'worldledger_http_requests_total{{{route},status="101"}} 2.0' in lines
+            assert f'worldledger_http_requests_total{{{route},status="404"}} 1.0' in lines
+        gauge = served.services.metrics.registry.get_sample_value
+        await wait_for(lambda: gauge("worldledger_sockets_open") == 0, "both are closed")

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import orjson
 import pytest
 from worldledger_service.api.ws import transport
@@ -17,8 +16,10 @@ from worldledger_service.api.ws.messages import MAX_BYTES
 
 from worldledger.errors import FoldError
 
-from .helpers import Served, serving, wait_for
-from .living import Socket, Watched, Wire, intent, new_world, of, register, socket_of, speak, wired
+from .helpers import Served, WorldClient, serving, wait_for
+from .living import INTENTS, Socket, Watched, Wire, intent, new_world, of, register, settle, socket_of, speak, wired
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @asynccontextmanager
@@ -79,9 +80,7 @@ _UNREADABLE: dict[str, tuple[Any, str, Any]] = {
 }
 
 
-async def test_what_cannot_be_read_is_told(
-    served: Served, inhabited: httpx2.AsyncClient, subtests: pytest.Subtests
-) -> None:
+async def test_what_cannot_be_read_is_told(served: Served, inhabited: WorldClient, subtests: pytest.Subtests) -> None:
     """Each such message is answered with what is wrong and where; the socket stays open and others notice nothing."""
     async with undisturbed(served), socket_of(served, query="?view_seq=4") as alice:
         for name, (sent, path, message_id) in _UNREADABLE.items():
@@ -92,12 +91,12 @@ async def test_what_cannot_be_read_is_told(
                 problem = found["problem"]
                 assert (problem["code"], problem["status"]) == ("invalid_message", 422)
                 assert problem["path"].startswith(path)
-                assert problem["instance"] == of("alice", "ws")
+                assert problem["instance"] == inhabited.path(of("alice", "ws"))
         await alice.send("ping", id=1)
         assert await alice.receive() == {"type": "pong", "id": 1}
 
 
-async def test_there_is_an_end_to_it(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_there_is_an_end_to_it(served: Served, inhabited: WorldClient) -> None:
     """Who sends a hundred such messages in a row is cut off; one good message among them starts the count anew."""
     async with undisturbed(served), socket_of(served, query="?view_seq=4") as alice:
         for good in (True, False):
@@ -116,14 +115,14 @@ async def test_there_is_an_end_to_it(served: Served, inhabited: httpx2.AsyncClie
 # -- frames that may not be --------------------------------------------------------------------------------
 
 
-async def test_a_binary_frame_closes(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_binary_frame_closes(served: Served, inhabited: WorldClient) -> None:
     """Messages are text: after a binary frame the socket is closed with 1003."""
     async with undisturbed(served), socket_of(served) as alice:
         await alice.connection.send(b"\x00\xff" * 100)
         assert (await alice.closed())[0] == 1003
 
 
-async def test_a_frame_has_a_limit(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_frame_has_a_limit(served: Served, inhabited: WorldClient) -> None:
     """A message of exactly 64 KiB is read; one more byte closes the socket with 1009, in one frame or in several."""
     ping = b'{"type": "ping", "id": 1}'
     async with undisturbed(served):
@@ -154,7 +153,7 @@ _FRAMES: dict[str, tuple[list[dict[str, Any]], int]] = {
 
 
 async def test_a_broken_protocol_closes(
-    served: Served, inhabited: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+    served: Served, inhabited: WorldClient, caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
     """Frames that RFC 6455 does not allow close the socket with its code, and nothing is written to the log."""
     for name, (frames, code) in _FRAMES.items():
@@ -166,7 +165,7 @@ async def test_a_broken_protocol_closes(
             assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_garbage_closes(served: Served, inhabited: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture) -> None:
+async def test_garbage_closes(served: Served, inhabited: WorldClient, caplog: pytest.LogCaptureFixture) -> None:
     """Bytes that are no frames at all close the socket."""
     async with undisturbed(served), wired(served) as wire:
         wire.writer.write(bytes(range(256)) * 100)
@@ -174,7 +173,7 @@ async def test_garbage_closes(served: Served, inhabited: httpx2.AsyncClient, cap
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_empty_parts_add_up_to_nothing(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_empty_parts_add_up_to_nothing(served: Served, inhabited: WorldClient) -> None:
     """A message may come in any number of parts, also empty ones; what counts is what is in them."""
     async with undisturbed(served), wired(served, query="?view_seq=4") as wire:
         await wire.frame()  # hello
@@ -203,15 +202,13 @@ async def _fill(wire: Wire) -> None:
                 wire.write(1, b'{"type":"ping","id":"%b"}' % (b"x" * 190))
 
 
-async def test_who_does_not_read_holds_nobody_up(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_who_does_not_read_holds_nobody_up(served: Served, client: WorldClient) -> None:
     """Behind a client that does not read observations collapse; others go on, and so does that one when it reads."""
-    await new_world(inhabited, "small", max_queued_deltas=10, staleness_threshold=10**6)
-    for name in ("alice", "bob"):
-        await inhabited.post("/v1/worlds/small/agents", json={"agent_id": name})
-    world = await served.services.worlds.get("small")
+    await settle(client, max_queued_deltas=10)
+    world = await served.services.worlds.get(served.world)
     attachment = await world._observing.attach("alice")
-    watched = Watched((await inhabited.get("/v1/worlds/small/agents/alice/view")).json())
-    async with wired(served, query="?view_seq=3", world="small") as wire:
+    watched = Watched((await client.get(of("alice", "view"))).json())
+    async with wired(served, query="?view_seq=3") as wire:
         await wire.frame()  # hello
         (subscription,) = attachment.subscriptions
         n = last = 0
@@ -219,7 +216,7 @@ async def test_who_does_not_read_holds_nobody_up(served: Served, inhabited: http
             "collapsed" in queued.delta for _, _, queued in subscription._queue._heap
         ):  # the buffers on the way fill
             body = intent(f"r{n}", 3, "bob", payload={"text": "x" * 20_000})
-            last = (await inhabited.post("/v1/worlds/small/intents", json=body)).json()["global_seq"]
+            last = (await client.post(INTENTS, json=body)).json()["global_seq"]
             n += 1
             assert len(subscription) <= 10
         messages = 0
@@ -228,14 +225,14 @@ async def test_who_does_not_read_holds_nobody_up(served: Served, inhabited: http
             message = orjson.loads(payload)
             messages += 1
             if message["type"] == "resync":  # what has collapsed may be large
-                watched = Watched((await inhabited.get(message["url"])).json())
+                watched = Watched((await client.get(message["url"])).json())
             else:
                 watched.apply(message["delta"])
         assert messages < n
-    assert watched.view == (await inhabited.get("/v1/worlds/small/agents/alice/view")).json()
+    assert watched.view == (await client.get(of("alice", "view"))).json()
 
 
-async def test_answers_that_nobody_reads_stop_the_reading(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_answers_that_nobody_reads_stop_the_reading(served: Served, inhabited: WorldClient) -> None:
     """A client that asks and does not read is read no further, so that nothing piles up; others go on."""
     async with undisturbed(served), wired(served) as wire:
         await _fill(wire)
@@ -244,9 +241,7 @@ async def test_answers_that_nobody_reads_stop_the_reading(served: Served, inhabi
             assert await alice.receive("pong") == {"type": "pong", "id": 1}
 
 
-async def test_who_is_gone_is_given_up(
-    served: Served, inhabited: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_is_gone_is_given_up(served: Served, inhabited: WorldClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that neither reads nor answers pings for long is cut off, whatever waits for it."""
     monkeypatch.setattr(transport, "PATIENCE", 0.3)
     monkeypatch.setattr(transport, "_LOOK", 0.05)
@@ -257,12 +252,12 @@ async def test_who_is_gone_is_given_up(
         assert silent.reader.exception() is None or isinstance(silent.reader.exception(), ConnectionError)
 
 
-async def test_who_answers_is_kept(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_answers_is_kept(own_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that has nothing to say but answers pings is not given up."""
     monkeypatch.setattr(transport, "PATIENCE", 0.5)
     monkeypatch.setattr(transport, "_LOOK", 0.05)
     monkeypatch.setattr("worldledger_service.app.PING_INTERVAL", 0.1)
-    async with serving(database_url) as served, httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
+    async with serving(own_url) as served, served.client() as client:
         await new_world(client)
         await register(client, "alice")
         async with socket_of(served, query="?view_seq=2") as alice, wired(served) as silent:
@@ -274,7 +269,7 @@ async def test_who_answers_is_kept(database_url: str, monkeypatch: pytest.Monkey
 
 
 async def test_pings_that_nobody_reads_the_answers_of(
-    served: Served, inhabited: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    served: Served, inhabited: WorldClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that pings on without reading is cut off before its pongs fill the memory."""
     monkeypatch.setattr(transport, "_FLOOD", 64 * 1024)
@@ -287,33 +282,33 @@ async def test_pings_that_nobody_reads_the_answers_of(
                 await asyncio.sleep(0)
 
 
-async def test_a_damaged_world_is_told(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_damaged_world_is_told(served: Served, inhabited: WorldClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a world can no longer be followed its sockets and streams end, once there is nothing to send."""
-    object.__setattr__(served.services, "keepalive", 0.05)
-    world = await served.services.worlds.get("town")
+    monkeypatch.setitem(served.services.__dict__, "keepalive", 0.05)
+    world = await served.services.worlds.get(served.world)
     accept = {"Accept": "text/event-stream"}
     async with socket_of(served) as alice, inhabited.stream("GET", of("bob", "observations"), headers=accept) as stream:
-        world._follower.end(FoldError("the ruleset has failed", world_id="town"))
+        world._follower.end(FoldError("the ruleset has failed", world_id=served.world))
         assert (await alice.closed())[0] == 1011
         assert (await stream.aread()).startswith(b": after 3")
     async with socket_of(served) as again:  # it is looked at anew
         assert again.hello["view_seq"] == 2
 
 
-async def test_stopping_does_not_wait_for_them(
-    served: Served, inhabited: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_stopping_does_not_wait_for_them(own_url: str, caplog: pytest.LogCaptureFixture) -> None:
     """The service stops though one client does not read, one does not close and one has only just connected."""
-    async with wired(served) as full, wired(served, query="?view_seq=3") as open_, wired(served) as closing:
-        await _fill(full)
-        closing.write(2, b"binary")
-        assert await closing.closed() == 1003
-        await served.stop()
-        assert await open_.closed() == 1012
+    async with serving(own_url) as served, served.client() as client:
+        await settle(client)
+        async with wired(served) as full, wired(served, query="?view_seq=3") as open_, wired(served) as closing:
+            await _fill(full)
+            closing.write(2, b"binary")
+            assert await closing.closed() == 1003
+            await served.stop()
+            assert await open_.closed() == 1012
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_what_was_asked_is_done(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_what_was_asked_is_done(served: Served, inhabited: WorldClient) -> None:
     """A client that sends an intent and leaves at once has sent it; it finds the answer under its req_id."""
     async with wired(served) as wire:
         for n in range(20):
@@ -322,5 +317,5 @@ async def test_what_was_asked_is_done(served: Served, inhabited: httpx2.AsyncCli
         await wire.frame()
     for n in range(20):
         assert await speak(inhabited, f"r{n}", context_seq=3) > 3
-    effects = (await inhabited.get("/v1/worlds/town/effects?after_seq=3&limit=1000")).json()["effects"]
+    effects = (await inhabited.get("effects?after_seq=3&limit=1000")).json()["effects"]
     assert sorted(effect["req_id"] for effect in effects) == sorted(f"r{n}" for n in range(20))

@@ -6,17 +6,19 @@ import asyncio
 from typing import Any
 from unittest import mock
 
-import httpx2
+import pytest
 from websockets.asyncio.client import connect
 from worldledger_service.runtime import Orchestrator
 
-from .helpers import Served, serving
-from .living import SUBPROTOCOL, Socket, Watched, address, intent, new_world, of, register, socket_of, speak
+from .helpers import Served, WorldClient, serving
+from .living import INTENTS, SUBPROTOCOL, Socket, Watched, address, intent, of, register, settle, socket_of, speak
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # -- observing ---------------------------------------------------------------------------------------------
 
 
-async def test_observations_keep_a_view(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_observations_keep_a_view(served: Served, inhabited: WorldClient) -> None:
     """By what is sent a client keeps the very view that the service has, and so does each of two sockets."""
     async with socket_of(served) as one, socket_of(served) as two, socket_of(served, "bob") as bob:
         watched = [Watched((await each.receive("view"))["view"]) for each in (one, two)]
@@ -31,7 +33,7 @@ async def test_observations_keep_a_view(served: Served, inhabited: httpx2.AsyncC
     assert watched[0].view == watched[1].view == (await inhabited.get(of("alice", "view"))).json()
 
 
-async def test_what_is_too_large_is_read_elsewhere(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_what_is_too_large_is_read_elsewhere(served: Served, inhabited: WorldClient) -> None:
     """In the place of a view or observation over 64 KiB stands where to read the view; what follows applies to that."""
     await speak(inhabited, "large", "bob", payload={"text": "x" * 70_000})
     async with socket_of(served, query="?view_seq=3") as alice:
@@ -45,7 +47,7 @@ async def test_what_is_too_large_is_read_elsewhere(served: Served, inhabited: ht
         for name in ("alice", "bob"):
             entity = {"entity_id": name + "'s tower", "entity_data": {"stones": "x" * 40_000}}
             body = {"kind": "EntityCreated", "payload": entity, "source_id": "world", "schema_version": "1.0.0"}
-            await inhabited.post("/v1/worlds/town/effects", json=body)
+            await inhabited.post("effects", json=body)
             watched.apply((await alice.receive("observation"))["delta"])
         await alice.send("view", id=7)
         told = await alice.receive()
@@ -55,7 +57,7 @@ async def test_what_is_too_large_is_read_elsewhere(served: Served, inhabited: ht
         assert (await again.receive())["type"] == "resync"
 
 
-async def test_a_view_can_be_asked_for(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_view_can_be_asked_for(served: Served, inhabited: WorldClient) -> None:
     """A client may ask for its view, of now or of then."""
     seq = await speak(inhabited, "r1", "bob")
     async with socket_of(served, query=f"?view_seq={seq}") as alice:
@@ -76,7 +78,7 @@ async def test_a_view_can_be_asked_for(served: Served, inhabited: httpx2.AsyncCl
             assert (found["code"], found["detail"]) == ("moment_not_found", f"there is no moment {at} in this world")
 
 
-async def test_what_was_acknowledged_is_remembered(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_what_was_acknowledged_is_remembered(served: Served, inhabited: WorldClient) -> None:
     """An agent that registers again goes on after the observation that it acknowledged last."""
     async with socket_of(served, "bob", "?view_seq=3") as bob:
         for n in range(3):
@@ -91,19 +93,17 @@ async def test_what_was_acknowledged_is_remembered(served: Served, inhabited: ht
 # -- generations and time ----------------------------------------------------------------------------------
 
 
-async def test_a_generation_is_cancelled_by_what_happens(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_generation_is_cancelled_by_what_happens(served: Served, client: WorldClient) -> None:
     """A generation that has begun is cancelled as soon as the agent may know better, with the reason."""
-    await new_world(inhabited, "fresh", staleness_threshold=0)
-    for name in ("alice", "bob"):
-        await inhabited.post("/v1/worlds/fresh/agents", json={"agent_id": name})
-    where = address(served, query="?view_seq=3", world="fresh")
+    await settle(client, staleness_threshold=0)
+    where = address(served, query="?view_seq=3")
     async with connect(where, subprotocols=[SUBPROTOCOL], proxy=None) as connection:  # type: ignore[list-item]
         alice = Socket(connection)
         await alice.send("generation", id=1, req_id="g1", context_seq=3)
         # What lies beyond alice's view, bob's registration, means her view.
         assert await alice.receive("generation") == {"type": "generation", "id": 1, "req_id": "g1", "context_seq": 2}
         body = intent("r1", 3, "bob")
-        seq = (await inhabited.post("/v1/worlds/fresh/intents", json=body)).json()["global_seq"]
+        seq = (await client.post(INTENTS, json=body)).json()["global_seq"]
         found = await alice.receive("cancelled")
         named = {"setting": "world", "staleness_threshold": 0, "interrupt_policy": "always"}
         assert found == {"type": "cancelled", "req_id": "g1", "reason": f"stale_due_to_effect_{seq}", **named}
@@ -114,7 +114,7 @@ async def test_a_generation_is_cancelled_by_what_happens(served: Served, inhabit
         assert (await alice.receive("cancelled"))["req_id"] == "g2", "it was stale when it began"
 
 
-async def test_a_generation_is_cancelled_by_hand(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_generation_is_cancelled_by_hand(served: Served, inhabited: WorldClient) -> None:
     """A client may cancel a generation, its own or one begun elsewhere; it is told once."""
     async with socket_of(served, query="?view_seq=3") as alice:
         await alice.send("generation", req_id="g1")
@@ -129,7 +129,7 @@ async def test_a_generation_is_cancelled_by_hand(served: Served, inhabited: http
         assert kinds[3]["problem"]["code"] == "unknown_generation"
 
 
-async def test_others_may_cancel_it_too(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_others_may_cancel_it_too(served: Served, inhabited: WorldClient) -> None:
     """A generation that somebody cancels over HTTP is told on the socket where it was begun."""
     async with socket_of(served, query="?view_seq=3") as alice:
         await alice.send("generation", req_id="g1")
@@ -138,7 +138,7 @@ async def test_others_may_cancel_it_too(served: Served, inhabited: httpx2.AsyncC
         assert (await alice.receive("cancelled"))["reason"] == "user_requested"
 
 
-async def test_a_generation_outlives_its_socket(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_generation_outlives_its_socket(served: Served, inhabited: WorldClient) -> None:
     """A client that comes back finds its generation under way, and is told of its end."""
     async with socket_of(served, query="?view_seq=3") as alice:
         await alice.send("generation", req_id="g1", context_seq=3)
@@ -153,9 +153,9 @@ async def test_a_generation_outlives_its_socket(served: Served, inhabited: httpx
         assert (await alice.receive("cancelled"))["req_id"] == "g2"
 
 
-async def test_time_moves_by_ticks(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_time_moves_by_ticks(served: Served, inhabited: WorldClient) -> None:
     """The adapter that has the authority moves sim_time over a socket; a tick before is refused."""
-    await inhabited.put("/v1/worlds/town/time-authority", json={"authority": "unity", "zero": 0})
+    await inhabited.put("time-authority", json={"authority": "unity", "zero": 0})
     async with socket_of(served) as alice:
         await alice.send("tick", id=1, adapter="unity", sim_time=1e12)
         found = await alice.receive("accepted")
@@ -164,10 +164,10 @@ async def test_time_moves_by_ticks(served: Served, inhabited: httpx2.AsyncClient
         assert (await alice.receive("rejected"))["problem"]["code"] == "sim_time_order"
         await alice.send("tick", id=3, adapter="unreal", sim_time=2e12)
         assert (await alice.receive("rejected"))["problem"]["code"] == "time_authority"
-    assert (await inhabited.get("/v1/worlds/town")).json()["sim_time"] == 1e12
+    assert (await inhabited.get("")).json()["sim_time"] == 1e12
 
 
-async def test_an_authority_s_end_is_told(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_an_authority_s_end_is_told(served: Served, inhabited: WorldClient) -> None:
     """Where the socket ends by which its last tick came, everybody is told, and another adapter may take over."""
     async with socket_of(served) as alice:
         await alice.receive("view")
@@ -188,7 +188,7 @@ async def test_an_authority_s_end_is_told(served: Served, inhabited: httpx2.Asyn
         async with socket_of(served, "bob") as late:
             await late.receive("view")
             assert await late.receive("authority_silent") == told
-        now = (await inhabited.get("/v1/worlds/town/time-authority")).json()
+        now = (await inhabited.get("time-authority")).json()
         assert (now["silence"], now["last_tick_seq"]) == (
             {**wanted, "global_seq": told["global_seq"]},
             tick["global_seq"],
@@ -199,10 +199,10 @@ async def test_an_authority_s_end_is_told(served: Served, inhabited: httpx2.Asyn
         assert (await alice.receive("accepted"))["id"] == 5
         await alice.send("authority", id=6, authority="none", zero=1)
         assert (await alice.receive("rejected"))["problem"]["path"] == "$.zero"
-    assert (await inhabited.get("/v1/worlds/town")).json()["sim_time"] == 1001.0
+    assert (await inhabited.get("")).json()["sim_time"] == 1001.0
 
 
-async def test_the_end_of_who_took_time_over_is_told(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_the_end_of_who_took_time_over_is_told(served: Served, inhabited: WorldClient) -> None:
     """A socket by which an adapter took over is its connection, also if it never ticked; its end is its silence."""
     async with socket_of(served) as alice:
         await alice.receive("view")
@@ -212,13 +212,13 @@ async def test_the_end_of_who_took_time_over_is_told(served: Served, inhabited: 
         said = {"authority": "unity", "last_tick_seq": None, "reason": "disconnected"}
         told = await alice.receive("authority_silent")
         assert told == {"type": "authority_silent", **said, "global_seq": taken + 1}
-        answer = await inhabited.put("/v1/worlds/town/time-authority", json={"authority": "unreal", "force": False})
+        answer = await inhabited.put("time-authority", json={"authority": "unreal", "force": False})
         assert answer.status_code == 200
-    effects = (await inhabited.get("/v1/worlds/town/effects")).text
+    effects = (await inhabited.get("effects")).text
     assert effects.count('"kind":"WorldTimeAuthoritySilent"') == 1
 
 
-async def test_a_tick_by_another_connection_counts_from_then_on(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_a_tick_by_another_connection_counts_from_then_on(served: Served, inhabited: WorldClient) -> None:
     """Where the adapter ticked by another socket since, it is that one's end that is its silence."""
     async with socket_of(served) as alice:
         await alice.receive("view")
@@ -234,7 +234,7 @@ async def test_a_tick_by_another_connection_counts_from_then_on(served: Served, 
 # -- stopping ----------------------------------------------------------------------------------------------
 
 
-async def test_sockets_close_when_the_service_stops(served: Served, inhabited: httpx2.AsyncClient) -> None:
+async def test_sockets_close_when_the_service_stops(own_url: str) -> None:
     """A stopping service closes its sockets with 1012, after it has answered what was under way."""
     released = asyncio.Event()
     submit = Orchestrator.submit_intent
@@ -243,31 +243,32 @@ async def test_sockets_close_when_the_service_stops(served: Served, inhabited: h
         await released.wait()
         return await submit(world, value)
 
-    with mock.patch.object(Orchestrator, "submit_intent", held):
-        async with socket_of(served, query="?view_seq=3") as alice, socket_of(served, "bob") as bob:
-            await alice.send("intent", intent=intent("r1", 3))
-            await alice.send("ping")
-            await alice.receive("pong")
-            stopping = asyncio.create_task(served.stop())
-            await served.services.stopping.wait()
-            assert (await bob.closed())[0] == 1012
-            released.set()
-            assert (await alice.receive("accepted"))["req_id"] == "r1"
-            assert (await alice.closed())[0] == 1012
-            await stopping
+    async with serving(own_url) as served, served.client() as client:
+        await settle(client)
+        with mock.patch.object(Orchestrator, "submit_intent", held):
+            async with socket_of(served, query="?view_seq=3") as alice, socket_of(served, "bob") as bob:
+                await alice.send("intent", intent=intent("r1", 3))
+                await alice.send("ping")
+                await alice.receive("pong")
+                stopping = asyncio.create_task(served.stop())
+                await served.services.stopping.wait()
+                assert (await bob.closed())[0] == 1012
+                released.set()
+                assert (await alice.receive("accepted"))["req_id"] == "r1"
+                assert (await alice.closed())[0] == 1012
+                await stopping
 
 
-async def test_clients_go_on_after_a_restart(database_url: str) -> None:
+async def test_clients_go_on_after_a_restart(own_url: str) -> None:
     """A client that was cut off goes on at another service after its last view, and ends with the same view."""
-    async with serving(database_url) as first, httpx2.AsyncClient(base_url=first.url, timeout=60) as client:
-        await new_world(client)
-        await register(client, "alice", "bob")
+    async with serving(own_url) as first, first.client() as client:
+        await settle(client)
         async with socket_of(first) as alice:
             watched = Watched((await alice.receive("view"))["view"])
             for n in range(5):
                 await speak(client, f"r{n}", "bob")
             watched.apply((await alice.receive("observation"))["delta"])
-    async with serving(database_url) as second, httpx2.AsyncClient(base_url=second.url, timeout=60) as client:
+    async with serving(own_url) as second, second.client() as client:
         async with socket_of(second, query=f"?view_seq={watched.view['view_seq']}") as alice:
             for n in range(5, 10):
                 await speak(client, f"r{n}", "bob")

@@ -111,6 +111,12 @@ def database_url(
     if mark and source and mark.kwargs.get("read"):
         yield source
         return
-    url = servers.create(server_kind, urlsplit(source).path[1:] if source else servers.template(server_kind))
+    if source:
+        template = urlsplit(source).path[1:]
+    elif "projected" in request.fixturenames:
+        template = request.getfixturevalue("built")
+    else:
+        template = servers.template(server_kind)
+    url = servers.create(server_kind, template)
     yield url
     servers.drop(server_kind, url)

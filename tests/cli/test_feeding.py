@@ -56,6 +56,7 @@ def lines(url: str) -> list[Any]:
     return sql(url, "select world_id, effects, kinds::text from projections.world_summaries order by 1")
 
 
+@pytest.mark.usefixtures("projected")
 def test_a_world_that_is_waited_for(on: Cli, database_url: str) -> None:
     """`project --once --timeout` ends when the time is over, with the world that was waited for and exit code 1."""
     seed(database_url, "w", 3)
@@ -70,6 +71,7 @@ def test_a_world_that_is_waited_for(on: Cli, database_url: str) -> None:
     assert "--timeout is for --once" in on("project", "--timeout", "1").err
 
 
+@pytest.mark.usefixtures("projected")
 def test_worlds_of_a_kind_that_is_not_installed(on: Cli, database_url: str, tmp_path: Path) -> None:
     """`project --once` skips them with a sentence that names the kind, and reads all others: its exit code is 0."""
     seed(database_url, "here", 3)
@@ -94,23 +96,24 @@ def test_worlds_of_a_kind_that_is_not_installed(on: Cli, database_url: str, tmp_
 def test_a_rebuild_is_stopped(cli: Cli, database_url: str, number: int, code: int) -> None:
     """A rebuild that is stopped says how it goes on; what is live is untouched, and the same command finishes."""
     before = lines(database_url)
-    command = ("projections", "rebuild", "world_summaries", "entities", "--database-url", database_url)
+    command = ("projections", "rebuild", "world_summaries", "agents", "--database-url", database_url)
     with Lock(database_url, _EFFECTS), Running(*command) as running:
         wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
         said = (
-            "worldledger: the rebuild of world_summaries, entities is not finished; the same command goes on from there"
+            "worldledger: the rebuild of world_summaries, agents is not finished; the same command goes on from there"
         )
         assert running.end(number) == (code, "", f"{said}\nworldledger: stopped\n")
     assert live(database_url, "world_summaries") == "world_summaries_1"
     assert lines(database_url) == before
     result = cli(*command)
     assert (result.code, result.err) == (0, "")
-    assert sorted(result.out.splitlines()) == ["rebuilt entities, 903 effects", "rebuilt world_summaries, 903 effects"]
+    assert sorted(result.out.splitlines()) == ["rebuilt agents, 903 effects", "rebuilt world_summaries, 903 effects"]
     assert live(database_url, "world_summaries") == "world_summaries_2"
     assert lines(database_url) == before
 
 
 @pytest.mark.thorough  # as tests/projections/test_engine_kills.py has it
+@pytest.mark.usefixtures("projected")
 def test_a_rebuild_is_killed(cli: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
     """A rebuild that is killed halfway goes on where it was when the same command is given again."""
     for n in range(30 if thorough else 8):

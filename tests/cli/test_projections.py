@@ -104,6 +104,7 @@ def test_pause_before_the_first_build(on: Cli, database_url: str) -> None:
     assert sql(database_url, "select count(*) from projections.world_summaries") == [(1,)]
 
 
+@pytest.mark.usefixtures("projected")
 def test_parked_worlds(on: Cli, database_url: str) -> None:
     """A world that cannot be read is parked while the others go on; it is listed, and can be tried again."""
     for name in ("a", "b"):

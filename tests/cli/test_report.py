@@ -96,6 +96,7 @@ def test_a_moment_of_before_the_fork_is_the_parents(on: Cli, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("towns")
+@pytest.mark.usefixtures("projected")
 def test_of_one_name_the_experiment_comes_first(on: Cli) -> None:
     """A name of an experiment and a world is the experiment's without --at, and the world's with it."""
     assert on("project", "--once").code == 0

@@ -9,19 +9,19 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import chess
 import httpx2
 import orjson
 import pytest
+import pytest_asyncio
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from worldledger_chess.arena.players import Position, RandomPlayer
 from worldledger_chess.rules import BoardState, validate_game_state
 
-from tests.api.helpers import Served, draft, problem
+from tests.api.helpers import Served, WorldClient, draft, problem
 from tests.arena.test_long_games import _FEN as LONG_FEN
 from tests.arena.test_long_games import _long_game
 from tests.cli.helpers import Running
@@ -31,10 +31,19 @@ from worldledger.effects import Effect
 from .games import FOOLS_MATE
 from .live import AGENTS, attempt, game_of, made, played, stands
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 _PROMOTES = "7k/P7/8/8/8/8/7p/K7 w - - 0 1"
 _CASTLES = "r3k2r/8/8/8/8/8/8/R3K2R {} KQkq - 0 1"
 #: King and rooks beside each other: castling to the own squares cannot be told from a step of the king.
 _STEPS = "5k1r/8/8/8/8/8/8/5K1R w Hh - 0 1"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def remote(served: Served) -> AsyncIterator[WorldClient]:
+    """Talk to the service; there may be a game of the name of the client's world."""
+    async with served.client() as made_client:
+        yield made_client
 
 
 async def _log(client: httpx2.AsyncClient, world: str) -> list[Effect]:
@@ -81,10 +90,10 @@ _NO_MOVES: list[tuple[str, str, str]] = [
 ]
 
 
-async def test_moves_that_are_none(remote: httpx2.AsyncClient) -> None:
+async def test_moves_that_are_none(remote: WorldClient) -> None:
     """Each is an attempt that was rejected: the answer says why, the log keeps it, and the board stays as it was."""
     for n, (fen, text, why) in enumerate(_NO_MOVES):
-        name = f"g{n}"
+        name = f"{remote.world}-{n}"
         before = await made(remote, game_id=name, fen=fen)
         answer = await attempt(remote, name, "w", text)
         told = answer.json()
@@ -97,13 +106,13 @@ async def test_moves_that_are_none(remote: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("chess960", [False, True])
-async def test_castling_in_either_notation(remote: httpx2.AsyncClient, thorough: bool, *, chess960: bool) -> None:
+async def test_castling_in_either_notation(remote: WorldClient, thorough: bool, *, chess960: bool) -> None:
     """To the king's square or to the rook's, or as O-O: it is one move, and stands in the log as the game writes it."""
     ways = {"e1h1": "e1g1", "e1g1": "e1g1", "O-O": "e1g1", "e1a1": "e1c1", "e1c1": "e1c1", "O-O-O": "e1c1"}
     rooks = {"e1g1": "e1h1", "e1c1": "e1a1"}
     for n, (text, king) in enumerate(ways.items()):
         for side in "wb" if thorough else "wb"[n % 2]:
-            name, written, wanted = f"{side}{n}", text, rooks[king] if chess960 else king
+            name, written, wanted = f"{remote.world}-{side}{n}", text, rooks[king] if chess960 else king
             if side == "b":
                 written, wanted = written.replace("1", "8"), wanted.replace("1", "8")
             await made(remote, game_id=name, fen=_CASTLES.format(side), chess960=chess960)
@@ -119,9 +128,10 @@ async def test_castling_in_either_notation(remote: httpx2.AsyncClient, thorough:
             assert validate_game_state(await _log(remote, name), game_of(await stands(remote, name))) == []
 
 
-async def test_a_step_of_the_king_is_no_castling(remote: httpx2.AsyncClient) -> None:
+async def test_a_step_of_the_king_is_no_castling(remote: WorldClient) -> None:
     """In Chess960 the king's own move to where castling would lead is that move; only the rook's square is castling."""
-    for name, text, castling in (("step", "f1g1", False), ("castle", "f1h1", True)):
+    for what, text, castling in (("step", "f1g1", False), ("castle", "f1h1", True)):
+        name = f"{remote.world}-{what}"
         await made(remote, game_id=name, fen=_STEPS, chess960=True)
         (told,) = await played(remote, name, text)
         assert (told["move"]["uci_notation"], told["move"]["is_castling"]) == (text, castling)
@@ -130,77 +140,84 @@ async def test_a_step_of_the_king_is_no_castling(remote: httpx2.AsyncClient) -> 
 # -- moves at the wrong time ---------------------------------------------------------------------------------
 
 
-async def test_moving_twice_and_for_the_other(remote: httpx2.AsyncClient) -> None:
+async def test_moving_twice_and_for_the_other(remote: WorldClient) -> None:
     """Who has just moved is not to move, and no agent moves for the other; neither counts as an illegal attempt."""
-    await made(remote, game_id="g")
-    await played(remote, "g", "e2e4")
+    await made(remote, game_id=remote.world)
+    await played(remote, remote.world, "e2e4")
     for agent, text in (("w", "d2d4"), ("w", "e7e5"), ("w", "e2e4"), ("w", "0000")):
-        problem(await attempt(remote, "g", agent, text), 422, "illegal_effect", rule="not_your_turn")
-    stood = await stands(remote, "g")
+        problem(await attempt(remote, remote.world, agent, text), 422, "illegal_effect", rule="not_your_turn")
+    stood = await stands(remote, remote.world)
     assert (stood["plies"], stood["illegal_moves_attempted"], stood["attempts_left"]) == (1, 0, 3)
-    assert (await attempt(remote, "g", "b", "e7e5")).json()["accepted"]
+    assert (await attempt(remote, remote.world, "b", "e7e5")).json()["accepted"]
 
 
-async def test_everybody_at_once(remote: httpx2.AsyncClient) -> None:
+async def test_everybody_at_once(remote: WorldClient) -> None:
     """Of all that both send at one moment one move of each at most is made, White's first, and told of once."""
-    await made(remote, game_id="g", max_illegal=100)
+    await made(remote, game_id=remote.world, max_illegal=100)
     sent = [(agent, text) for agent, text in (("b", "e7e5"), ("w", "e2e4"), ("w", "d2d4"), ("b", "c7c5"))] * 4
     # Each names its move: what arrives after the other's answer would else be the next one.
     answers = await asyncio.gather(
-        *(attempt(remote, "g", agent, text, ply="wb".index(agent) + 1) for agent, text in sent)
+        *(attempt(remote, remote.world, agent, text, ply="wb".index(agent) + 1) for agent, text in sent)
     )
     assert {answer.status_code for answer in answers} <= {201, 409, 422}, [answer.text for answer in answers]
     moves = [told for answer in answers if (told := answer.json()).get("accepted")]
-    stood = await stands(remote, "g")
+    stood = await stands(remote, remote.world)
     assert sorted(told["global_seq"] for told in moves) == [
-        effect["global_seq"] for effect in await _log(remote, "g") if effect["kind"] == "MoveMade"
+        effect["global_seq"] for effect in await _log(remote, remote.world) if effect["kind"] == "MoveMade"
     ]
     assert [move["player"] for move in stood["move_history"]] == ["white", "black"][: len(moves)]
     assert len(moves) in {1, 2}
-    assert validate_game_state(await _log(remote, "g"), game_of(stood)) == []
+    assert validate_game_state(await _log(remote, remote.world), game_of(stood)) == []
 
 
-async def test_a_request_is_one_attempt(remote: httpx2.AsyncClient) -> None:
+async def test_a_request_is_one_attempt(remote: WorldClient) -> None:
     """A req_id with another move is a conflict, whether the first was made or rejected; another agent's is its own."""
-    await made(remote, game_id="g")
-    rejected = (await attempt(remote, "g", "w", "e2e5", req_id="r")).json()
-    problem(await attempt(remote, "g", "w", "e2e4", req_id="r"), 422, "request_conflict", req_id="r")
-    assert (await attempt(remote, "g", "w", "e2e5", req_id="r")).json() == {**rejected, "replayed": True}
-    first = (await attempt(remote, "g", "w", "e2e4", req_id="s")).json()
+    await made(remote, game_id=remote.world)
+    rejected = (await attempt(remote, remote.world, "w", "e2e5", req_id="r")).json()
+    problem(await attempt(remote, remote.world, "w", "e2e4", req_id="r"), 422, "request_conflict", req_id="r")
+    assert (await attempt(remote, remote.world, "w", "e2e5", req_id="r")).json() == {**rejected, "replayed": True}
+    first = (await attempt(remote, remote.world, "w", "e2e4", req_id="s")).json()
     for text in ("d2d4", "e2e5", "0000", "x" * 100):
-        problem(await attempt(remote, "g", "w", text, req_id="s"), 422, "request_conflict", req_id="s")
+        problem(await attempt(remote, remote.world, "w", text, req_id="s"), 422, "request_conflict", req_id="s")
     for text in ("e4", "e2e4", " e2e4 "):
-        assert (await attempt(remote, "g", "w", text, req_id="s")).json() == {**first, "replayed": True}
-    other = await attempt(remote, "g", "b", "e7e5", req_id="s")
+        assert (await attempt(remote, remote.world, "w", text, req_id="s")).json() == {**first, "replayed": True}
+    other = await attempt(remote, remote.world, "b", "e7e5", req_id="s")
     assert (other.status_code, other.json()["accepted"]) == (201, True)
-    resigns = await remote.post("/v1/games/g/resign", json={"agent_id": "w", "req_id": "s"})
+    resigns = await remote.post(f"/v1/games/{remote.world}/resign", json={"agent_id": "w", "req_id": "s"})
     problem(resigns, 422, "request_conflict", req_id="s")
-    both = [attempt(remote, "g", "w", text, req_id="t") for text in ("d2d4", "c2c4")]
+    both = [attempt(remote, remote.world, "w", text, req_id="t") for text in ("d2d4", "c2c4")]
     assert sorted(answer.status_code for answer in await asyncio.gather(*both)) == [201, 422]
-    assert (await stands(remote, "g"))["plies"] == 3
+    assert (await stands(remote, remote.world))["plies"] == 3
 
 
+@pytest.mark.asyncio(loop_scope="function")  # it counts games
 @pytest.mark.parametrize("end", ["mate", "resignation", "illegal_move"])
-async def test_moving_after_the_end(remote: httpx2.AsyncClient, end: str) -> None:
+async def test_moving_after_the_end(own_served: Served, end: str) -> None:
     """However a game has ended, nothing changes it any more; what was asked before has the answer that it had."""
-    await made(remote, game_id="g", max_illegal=1)
-    first = (await attempt(remote, "g", "w", FOOLS_MATE[0], req_id="first")).json()
+    async with own_served.client() as remote:
+        await _move_after_the_end(remote, end)
+
+
+async def _move_after_the_end(remote: WorldClient, end: str) -> None:
+    await made(remote, game_id=remote.world, max_illegal=1)
+    first = (await attempt(remote, remote.world, "w", FOOLS_MATE[0], req_id="first")).json()
     if end == "mate":
         for agent, text in zip("bwb", FOOLS_MATE[1:], strict=True):
-            assert (await attempt(remote, "g", agent, text)).json()["accepted"]
+            assert (await attempt(remote, remote.world, agent, text)).json()["accepted"]
     elif end == "resignation":
-        assert (await remote.post("/v1/games/g/resign", json={"agent_id": "w"})).status_code == 201
+        assert (await remote.post(f"/v1/games/{remote.world}/resign", json={"agent_id": "w"})).status_code == 201
     else:
-        assert not (await attempt(remote, "g", "b", "e7e4")).json()["accepted"]
-    over = await stands(remote, "g")
+        assert not (await attempt(remote, remote.world, "b", "e7e4")).json()["accepted"]
+    over = await stands(remote, remote.world)
     assert over["status"] == ("checkmate" if end == "mate" else "resigned")
     for agent in "wb":
         for text in ("e7e5", "d2d4", "0000", "rubbish"):
-            problem(await attempt(remote, "g", agent, text), 422, "illegal_effect", rule="game_over")
-    assert (await attempt(remote, "g", "w", FOOLS_MATE[0], req_id="first")).json() == {**first, "replayed": True}
-    told, later = await stands(remote, "g"), ("global_seq", "last_updated")
+            problem(await attempt(remote, remote.world, agent, text), 422, "illegal_effect", rule="game_over")
+    again = await attempt(remote, remote.world, "w", FOOLS_MATE[0], req_id="first")
+    assert again.json() == {**first, "replayed": True}
+    told, later = await stands(remote, remote.world), ("global_seq", "last_updated")
     assert {**told, **dict.fromkeys(later)} == {**over, **dict.fromkeys(later)}
-    assert validate_game_state(await _log(remote, "g"), game_of(told)) == []
+    assert validate_game_state(await _log(remote, remote.world), game_of(told)) == []
     metrics = (await remote.get("/metrics")).text
     for name, value in (("created_total", 1), ("completed_total", 1), ("in_memory", 1), ("in_progress", 0)):
         assert f"worldledger_games_{name} {value}.0\n" in metrics
@@ -221,9 +238,10 @@ _NO_POSITIONS: dict[str, str] = {
 }
 
 
-async def test_positions_that_are_none(remote: httpx2.AsyncClient) -> None:
+async def test_positions_that_are_none(remote: WorldClient) -> None:
     """Each is refused at every door: a new game, a world that is one, an effect that begins one; nothing is made."""
     await remote.post("/v1/worlds", json={"world_id": "empty", "ruleset": "chess"})
+    before = (await remote.get("/v1/worlds")).json()
     for what, fen in _NO_POSITIONS.items():
         answer = await remote.post("/v1/games", json={**AGENTS, "fen": fen})
         problem(answer, 422, "invalid_config", path="$.fen")
@@ -233,7 +251,7 @@ async def test_positions_that_are_none(remote: httpx2.AsyncClient) -> None:
         answer = await remote.post("/v1/worlds/empty/effects", json=start)
         problem(answer, 422, "illegal_effect", path="$.payload.initial_fen", rule="invalid_position")
         assert len(answer.content) < 2000, what
-    assert {world["world_id"] for world in (await remote.get("/v1/worlds")).json()["worlds"]} == {"town", "empty"}
+    assert (await remote.get("/v1/worlds")).json() == before
     assert (await remote.get("/v1/worlds/empty")).json()["head_seq"] == 1
 
 
@@ -241,7 +259,7 @@ async def test_positions_that_are_none(remote: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.thorough  # as tests/arena/test_long_games.py has it
-async def test_hundreds_of_moves(served: Served, remote: httpx2.AsyncClient, thorough: bool) -> None:
+async def test_hundreds_of_moves(served: Served, remote: WorldClient, thorough: bool) -> None:
     """A game of hundreds of moves a side is played on and told like any other, at once after most came past it."""
     count = 2000 if thorough else 240
     moves = _long_game(count)
@@ -323,12 +341,12 @@ async def _watch(url: str, game_id: str) -> list[dict[str, Any]]:
 
 @pytest.mark.thorough  # as tests/arena/test_kills.py has it
 @pytest.mark.slow
-async def test_games_of_a_service_that_is_killed(database_url: str, tmp_path: Path, thorough: bool) -> None:
+async def test_games_of_a_service_that_is_killed(own_url: str, thorough: bool) -> None:
     """Killed in the middle and started again, it has every attempt that it answered, once, and everybody goes on."""
     count = 20 if thorough else 5
     answered: dict[str, dict[str, int]] = {}
     killed = asyncio.Event()
-    async with _process(database_url) as process, httpx2.AsyncClient(base_url=process.url, timeout=60) as client:
+    async with _process(own_url) as process, httpx2.AsyncClient(base_url=process.url, timeout=60) as client:
 
         async def play(number: int) -> None:
             name, board, player = f"g{number}", chess.Board(), RandomPlayer(number)

@@ -21,6 +21,7 @@ from .games import FOOLS_MATE, moved, new_game, started
 from .live import attempt, game_of, made, played, stands
 
 
+@pytest.mark.usefixtures("projected")
 async def test_a_live_game_is_told_at_once(client: httpx2.AsyncClient, services: Services) -> None:
     """It stands as its log does without any projection; once that has come so far its row is the very same."""
     await made(client, game_id="g", experiment="trial")
@@ -58,6 +59,7 @@ async def test_the_tensor_and_the_moves_may_be_left_out(client: httpx2.AsyncClie
         problem(await client.get(f"/v1/games/g?{query}"), 422, "invalid_parameter")
 
 
+@pytest.mark.usefixtures("projected")
 async def test_an_imported_game_has_a_board(client: httpx2.AsyncClient, services: Services) -> None:
     """A game that is not played here is told with its position; nobody plays it, and a variant has none."""
     await new_game(client, "g", started("ana", "bo"), moved("e2e4", 1.5))

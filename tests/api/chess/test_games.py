@@ -60,6 +60,7 @@ async def test_games_are_listed_and_filtered_page_by_page(client: httpx2.AsyncCl
     assert await walk("agent=cy&experiment=trial&limit=9007199254740991") == [["g2"]]
 
 
+@pytest.mark.usefixtures("projected")
 async def test_an_agent_that_plays_itself_has_the_game_once(client: httpx2.AsyncClient, services: Services) -> None:
     """A game in which one agent has both colours, as records may have it, is among its games once."""
     await new_game(client, "g", started("ana", "bo"))
@@ -87,6 +88,7 @@ async def test_moves_are_listed_in_order(client: httpx2.AsyncClient, played: Non
     assert (await client.get("/v1/games/g3/moves")).json() == {"game_id": "g3", "moves": [], "next_after_ply": None}
 
 
+@pytest.mark.usefixtures("projected")
 async def test_moves_of_a_fork_begin_with_those_of_before(client: httpx2.AsyncClient, services: Services) -> None:
     """The moves of a fork of a fork are the whole game in order, each of the world in whose log it is."""
     await new_game(client, "g", started(), *map(moved, ("e2e4", "e7e5", "g1f3")))
@@ -107,6 +109,7 @@ async def test_moves_of_a_fork_begin_with_those_of_before(client: httpx2.AsyncCl
     assert await told("g/moves") == [("g", "e2e4"), ("g", "e7e5"), ("g", "g1f3")]
 
 
+@pytest.mark.usefixtures("projected")
 async def test_an_evaluation_is_told_as_json(client: httpx2.AsyncClient, services: Services) -> None:
     """What a column holds as JSON stands in the answer as JSON, not as a text."""
     move = moved("e2e4")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from unittest import mock
 
 import httpx2
+import pytest
 from worldledger_service.api.context import Services
 
 from tests.api.helpers import catch_up, problem
@@ -18,6 +19,7 @@ async def test_before_anybody_feeds_them_they_say_so(client: httpx2.AsyncClient)
         problem(await client.get(path), 503, "projection_unavailable")
 
 
+@pytest.mark.usefixtures("projected")
 async def test_a_paused_projection_is_behind(client: httpx2.AsyncClient, services: Services) -> None:
     """What a paused projection has not read is not missing: it is behind, and by how much. Resumed, it has it."""
     await catch_up(services)
@@ -30,6 +32,7 @@ async def test_a_paused_projection_is_behind(client: httpx2.AsyncClient, service
     assert (await client.get("/v1/games/g2")).status_code == 200
 
 
+@pytest.mark.usefixtures("projected")
 async def test_what_was_set_aside_is_not_waited_for(client: httpx2.AsyncClient, services: Services) -> None:
     """A read that waits for a world that was set aside is answered at once; tried again, the game is there."""
     await new_game(client, "g2", started(), moved("e2e4"))

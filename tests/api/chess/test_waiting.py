@@ -16,6 +16,7 @@ from tests.api.helpers import catch_up, problem
 from .games import FOOLS_MATE, moved, new_game, started
 
 
+@pytest.mark.usefixtures("projected")
 async def test_a_game_that_is_not_read_yet_is_behind(client: httpx2.AsyncClient, services: Services) -> None:
     """A game that the projection has not come to is not denied: it is 503 with the lag and when to come back."""
     await services.projections.ensure()
@@ -28,11 +29,12 @@ async def test_a_game_that_is_not_read_yet_is_behind(client: httpx2.AsyncClient,
     assert (await client.get("/v1/games/g")).status_code == 200
 
 
+@pytest.mark.usefixtures("projected")
 async def test_a_read_may_wait_for_what_was_written(
     app: FastAPI, client: httpx2.AsyncClient, services: Services, database_url: str
 ) -> None:
     """With min_seq an answer has what was appended up to there, however soon it is asked for."""
-    # The process that feeds has yet to start and to make all tables, which other tests may hold up.
+    # The process that feeds has yet to start, which other tests may hold up.
     app.state.services = dataclasses.replace(services, patience=120)
     await new_game(client, "g", started(), *map(moved, FOOLS_MATE))
     async with ProjectorProcess.beside(database_url, services.settings):
@@ -46,6 +48,7 @@ async def test_a_read_may_wait_for_what_was_written(
     assert answers[6].json()["plies"] == 4
 
 
+@pytest.mark.usefixtures("projected")
 async def test_waiting_has_an_end(app: FastAPI, client: httpx2.AsyncClient, services: Services) -> None:
     """When the projection does not come so far in time, the answer is 503 with its cursor and the lag."""
     app.state.services = dataclasses.replace(services, patience=0.05)

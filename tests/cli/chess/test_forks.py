@@ -103,6 +103,7 @@ def test_a_fork_is_exported_whole(on: Cli) -> None:
 
 
 @pytest.mark.usefixtures("better")
+@pytest.mark.usefixtures("projected")
 def test_nothing_that_a_fork_inherits_counts_twice(on: Cli, database_url: str) -> None:
     """Tables of a fork have its own moves and counts alone; totals leave it out, unless they are with forks."""
     assert on("project", "--once").code == 0
@@ -138,6 +139,7 @@ def _play_on(on: Cli, *more: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("better")
+@pytest.mark.usefixtures("projected")
 def test_a_game_is_played_on_by_others(on: Cli, database_url: str) -> None:
     """`chess play --from` forks a game by the name of `--as`, and others play on; all tables say whose each move is."""
     played = _play_on(on, "--as", "cup-again")

@@ -19,7 +19,7 @@ def cup(on: Cli, tmp_path: Path) -> None:
     assert on("import", "pgn", str(tmp_path), "--experiment", "cup").code == 0
 
 
-@pytest.mark.usefixtures("cup")
+@pytest.mark.usefixtures("projected", "cup")
 def test_a_report_is_made(on: Cli, tmp_path: Path) -> None:
     """A page in place of what was there; -o - is stdout; --json gives the numbers, beside a page or alone."""
     file = tmp_path / "report.html"
@@ -52,7 +52,7 @@ def _but_read(page: str) -> list[str]:
     return [line for line in page.splitlines() if not line.startswith('<p class="made">Read ')]
 
 
-@pytest.mark.usefixtures("cup")
+@pytest.mark.usefixtures("projected", "cup")
 def test_forks_are_left_out(on: Cli) -> None:
     """A report of an experiment is as if it had no forks, and says how many there are; of forks alone there is none."""
     assert on("project", "--once").code == 0
@@ -72,7 +72,7 @@ def test_forks_are_left_out(on: Cli) -> None:
     assert "experiment 'what-if' has 1 fork and no other world; a report leaves forks out" in refused.err
 
 
-@pytest.mark.usefixtures("cup")
+@pytest.mark.usefixtures("projected", "cup")
 def test_what_is_behind_is_named(on: Cli, database_url: str, tmp_path: Path) -> None:
     """Where projections lack something of the experiment it is said which, and the report is made all the same."""
     assert on("project", "--once").code == 0
