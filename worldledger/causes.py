@@ -2,15 +2,15 @@
 
 Source: docs/how-to-why.md. A link is made from what is recorded, and from nothing else. Its kind says from what:
 
-- ``told``: the effect itself names its cause: by ``caused_by``, as the sighting that cancelled a generation, or, as the
-  genesis of a fork, the effect of the parent that it goes on from
+- ``told``: the effect itself names its cause: by ``caused_by``, in a fork perhaps by `INHERITED_CAUSE`, as the sighting
+  that cancelled a generation, or, as the genesis of a fork, the effect of the parent that it goes on from
 - ``request``: the same agent and req_id: a generation, refusals, the effect; in a request of many, the first of them
 - ``context``: the view that an intent or a generation was made from, and the effects by which its agent was shown what
   it then saw
 - ``same entity``: the last earlier effect that may have changed the same entity
 
-`recorded_links` reads the links that the effect itself has. A `Window` knows a stretch of the log as it was folded, and
-has all four. `Walk` goes from link to link.
+`recorded_links` reads the links that the effect itself has. A `Window` knows a stretch of a `History` as it was folded,
+and has all four. `Walk` goes from link to link.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
+from worldledger.canonical import MAX_INT
 from worldledger.core_kinds import GENERATION_CANCELLED_KIND, GENERATION_STARTED_KIND, INTENT_REJECTED_KIND
 from worldledger.genesis import GENESIS_KIND, ForkPoint
 from worldledger.lineage import fork_point
@@ -31,6 +32,9 @@ LinkKind: TypeAlias = Literal["told", "request", "context", "same entity"]
 LINK_KINDS: Final[tuple[LinkKind, ...]] = get_args(LinkKind)
 Direction: TypeAlias = Literal["back", "forward"]
 
+#: The member of ``source_metadata`` in which an effect of a fork names a cause of before the fork point, as
+#: ``{"world_id": …, "global_seq": …}``. Its ``caused_by`` is the genesis then, which took over what lies before.
+INHERITED_CAUSE: Final = "inherited_cause"
 #: The reason of a generation that was cancelled as stale, before the seq of the sighting.
 _STALE: Final = "stale_due_to_effect_"
 #: Most attempts of one request that are kept.
@@ -69,6 +73,53 @@ class Refusal(NamedTuple):
     reason: str | None
 
 
+class History:
+    """A world's history as one line: its ancestors up to the fork points, the oldest first, and its own log.
+
+    It is counted through, from 1 on: in a world that is no fork a place has its seq as its number. ``ancestors`` are
+    their names, each with the fork point.
+    """
+
+    def __init__(self, world_id: str, ancestors: Iterable[tuple[str, int]] = ()) -> None:
+        self._names: list[str] = []
+        #: by world: the number before its first effect
+        self._before: list[int] = []
+        end = 0
+        for name, until_seq in [*ancestors, (world_id, MAX_INT)]:
+            self._names.append(name)
+            self._before.append(end)
+            end += until_seq
+
+    def number(self, place: Place) -> int | None:
+        """Return the number of a place; None if it is no part of this history."""
+        if place.world_id not in self._names or place.global_seq < 1:
+            return None
+        number = self._before[self._names.index(place.world_id)] + place.global_seq
+        return number if self.place(number) == place else None
+
+    def place(self, number: int) -> Place:
+        """Return the place with a number."""
+        index = bisect_left(self._before, number) - 1
+        return Place(self._names[index], number - self._before[index])
+
+    def distance(self, one: Place, other: Place) -> tuple[bool, int]:
+        """Return a key by which the places nearest to another one come first, those outside of this history last."""
+        here, there = self.number(one), self.number(other)
+        if here is None or there is None:
+            return True, abs(one.global_seq - other.global_seq)
+        return False, abs(here - there)
+
+    def told(self, place: Place, effect: Mapping[str, Any]) -> Place | None:
+        """Return what the effect at a place names as its cause: an effect of its own log, or one that it inherits."""
+        named = inherited_cause(effect)
+        if named is not None and named.world_id != place.world_id and (number := self.number(named)) is not None:
+            here = self.number(place)
+            if here is not None and number < here:
+                return named
+        cause = told_cause(effect, place.global_seq)
+        return None if cause is None else Place(place.world_id, cause)
+
+
 # -- what an effect records ----------------------------------------------------------------------------------------
 
 
@@ -80,6 +131,19 @@ def told_cause(effect: Mapping[str, Any], seq: int) -> int | None:
         digits = reason.removeprefix(_STALE) if isinstance(reason, str) and reason.startswith(_STALE) else ""
         named = int(digits) if 0 < len(digits) < 17 and digits.isascii() and digits.isdigit() else None
     return named if type(named) is int and 1 <= named < seq else None
+
+
+def inherited_cause(effect: Mapping[str, Any]) -> Place | None:
+    """Return the effect before the fork point that an effect of a fork names as its cause; None if it names none.
+
+    Whether that is a place of the fork's history is for `History` to say.
+    """
+    metadata = effect.get("source_metadata")
+    named = metadata.get(INHERITED_CAUSE) if isinstance(metadata, dict) else None
+    if not isinstance(named, dict):
+        return None
+    world_id, seq = named.get("world_id"), named.get("global_seq")
+    return Place(world_id, seq) if isinstance(world_id, str) and type(seq) is int and 1 <= seq <= MAX_INT else None
 
 
 def misnamed_cause(effect: Mapping[str, Any], seq: int) -> bool:
@@ -124,16 +188,22 @@ def request_of(effect: Mapping[str, Any]) -> _Request | None:
     return (agent_id, req_id) if isinstance(agent_id, str) and isinstance(req_id, str) else None
 
 
-def recorded_links(place: Place, effect: Mapping[str, Any], first_seq: int | None = None) -> list[Link]:
-    """Return the links back that an effect has by itself; ``first_seq`` is the first effect of its request."""
+def recorded_links(
+    place: Place, effect: Mapping[str, Any], first_seq: int | None = None, history: History | None = None
+) -> list[Link]:
+    """Return the links back that an effect has by itself.
+
+    ``first_seq`` is the first effect of its request; ``history`` is needed for causes of before a fork point.
+    """
     world_id, seq = place
     context = context_of(effect)
+    told = (History(world_id) if history is None else history).told(place, effect)
     found: list[tuple[LinkKind, int | None]] = [
-        ("told", told_cause(effect, seq)),
         ("request", first_seq),
         ("context", None if context is None else context.view_seq),
     ]
-    links = [Link(kind, Place(world_id, cause)) for kind, cause in found if cause is not None and 1 <= cause < seq]
+    links = [] if told is None else [Link("told", told)]
+    links += [Link(kind, Place(world_id, cause)) for kind, cause in found if cause is not None and 1 <= cause < seq]
     if (parent := forked_from(effect, seq)) is not None:
         links.append(Link("told", Place(parent.world_id, parent.global_seq)))
     return links
@@ -161,41 +231,43 @@ def _payload(effect: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Window:
-    """A stretch of one world's log, from which its links are known in both directions.
+    """A stretch of one world's history, from which its links are known in both directions.
 
-    `back` and `forward` are inverse to each other: what one finds from either end, the other finds from the other. Only
-    the link from the genesis of a fork to its parent is found from the genesis alone.
+    Places are given by their numbers in the history. `back` and `forward` are inverse to each other: what one finds
+    from either end, the other finds from the other. Only the link from the genesis of a fork to a parent that is not in
+    the history is found from the genesis alone.
     """
 
-    def __init__(self, world_id: str) -> None:
-        self.world_id = world_id
-        #: by direction: seq -> the seqs that it is linked to, with the entities of each
+    def __init__(self, history: History) -> None:
+        self._history = history
+        #: by direction: number -> the numbers that it is linked to, with the entities of each
         self._links: dict[tuple[Direction, LinkKind], defaultdict[int, dict[int, list[str]]]] = {
             (direction, kind): defaultdict(dict) for direction in get_args(Direction) for kind in LINK_KINDS
         }
-        #: the effect of the parent that the genesis goes on from
-        self._parent: Place | None = None
+        #: by genesis: the effect that it goes on from, in a parent that is not in the history
+        self._parents: dict[int, Place] = {}
         self._touched: dict[str, int] = {}
         #: the last effect that may have changed any entity, and the entities that there were after it
         self._any: tuple[int, Collection[str]] = (0, ())
         #: by request: the effects of its attempts; and the first and the last effect of the newest one
         self._attempts: defaultdict[_Request, deque[int]] = defaultdict(lambda: deque(maxlen=_ATTEMPTS))
         self._runs: dict[_Request, tuple[int, int]] = {}
-        self._contexts: dict[int, Context] = {}
-        #: by agent: (view_seq, the seq of what was made from that view), ascending
+        #: by number: whose view something was made from, and the number of that view
+        self._contexts: dict[int, tuple[str, int]] = {}
+        #: by agent: (the number of a view, that of what was made from it), ascending
         self._made_from: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         #: by agent and entity: the effects by which the agent was shown it, ascending
         self._shown: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        #: by seq: to whom it showed which entities
+        #: by number: to whom an effect showed which entities
         self._showed: defaultdict[int, dict[str, Collection[str]]] = defaultdict(dict)
 
-    def begin_request(self, source_id: str, req_id: str, first_seq: int, last_seq: int) -> None:
+    def begin_request(self, source_id: str, req_id: str, first: int, last: int) -> None:
         """Say that the window begins inside a request of many effects: its first, and its last before the window."""
-        self._runs[source_id, req_id] = (first_seq, last_seq)
+        self._runs[source_id, req_id] = (first, last)
 
     def take(
         self,
-        seq: int,
+        number: int,
         effect: Mapping[str, Any],
         touched: Touched = (),
         shown: Mapping[str, Collection[str]] | None = None,
@@ -206,103 +278,109 @@ class Window:
         ``touched`` are the entities that it may have changed; if it is None, ``entities`` are all that there are after
         it. ``shown`` says which entities it showed to which agents.
         """
-        if (cause := told_cause(effect, seq)) is not None:
-            self._link("told", seq, cause)
-        if (parent := forked_from(effect, seq)) is not None:
-            self._parent = Place(parent.world_id, parent.global_seq)
-        self._take_request(seq, effect)
-        self._take_touched(seq, touched, entities)
+        place = self._history.place(number)
+        if (told := self._history.told(place, effect)) is not None and (cause := self._history.number(told)):
+            self._link("told", number, cause)
+        if (parent := forked_from(effect, place.global_seq)) is not None:
+            self._go_on(number, Place(parent.world_id, parent.global_seq))
+        self._take_request(number, effect)
+        self._take_touched(number, touched, entities)
         for agent_id, names in (shown or {}).items():
             if names:
-                self._showed[seq][agent_id] = names
+                self._showed[number][agent_id] = names
             for name in names:
-                self._shown[agent_id][name].append(seq)
-        if (context := context_of(effect)) is not None and context.view_seq < seq:
-            self._contexts[seq] = context
-            insort(self._made_from[context.agent_id], (context.view_seq, seq))
+                self._shown[agent_id][name].append(number)
+        if (context := context_of(effect)) is not None and context.view_seq < place.global_seq:
+            view = number - place.global_seq + context.view_seq
+            self._contexts[number] = (context.agent_id, view)
+            insort(self._made_from[context.agent_id], (view, number))
 
-    def back(self, seq: int) -> list[Link]:
+    def back(self, number: int) -> list[Link]:
         """Return the links from an effect to what it came of."""
-        context = self._contexts.get(seq)
         causes: dict[int, list[str]] = {}
-        if context is not None:
-            causes[context.view_seq] = []
-            for name, seqs in self._shown_to(context.agent_id).items():
-                if count := bisect_right(seqs, context.view_seq):
-                    causes.setdefault(seqs[count - 1], []).append(name)
-        parents = [Link("told", self._parent)] if seq == 1 and self._parent is not None else []
-        return [*parents, *self._of("back", seq), *self._as_links("context", causes)]
+        if number in self._contexts:
+            agent_id, view = self._contexts[number]
+            causes[view] = []
+            for name, seen in self._shown_to(agent_id).items():
+                if count := bisect_right(seen, view):
+                    causes.setdefault(seen[count - 1], []).append(name)
+        parents = [Link("told", self._parents[number])] if number in self._parents else []
+        return [*parents, *self._of("back", number), *self._as_links("context", causes)]
 
-    def forward(self, seq: int) -> list[Link]:
+    def forward(self, number: int) -> list[Link]:
         """Return the links from an effect to what came of it."""
         led_to: dict[int, list[str]] = {}
         for agent_id, made in self._made_from.items():
-            for _, later in made[bisect_left(made, (seq, 0)) : bisect_left(made, (seq + 1, 0))]:
+            for _, later in made[bisect_left(made, (number, 0)) : bisect_left(made, (number + 1, 0))]:
                 led_to.setdefault(later, [])
-            for name in self._showed[seq].get(agent_id, ()) if seq in self._showed else ():
-                seqs = self._shown[agent_id][name]
-                after = bisect_right(seqs, seq)
+            for name in self._showed[number].get(agent_id, ()) if number in self._showed else ():
+                seen = self._shown[agent_id][name]
+                after = bisect_right(seen, number)
                 # Until it is shown the entity again, this is what it saw of it.
-                end = (seqs[after], 0) if after < len(seqs) else (made[-1][0] + 1, 0)
-                for _, later in made[bisect_left(made, (seq, 0)) : bisect_left(made, end)]:
-                    if later > seq:
+                end = (seen[after], 0) if after < len(seen) else (made[-1][0] + 1, 0)
+                for _, later in made[bisect_left(made, (number, 0)) : bisect_left(made, end)]:
+                    if later > number:
                         led_to.setdefault(later, []).append(name)
-        return [*self._of("forward", seq), *self._as_links("context", led_to)]
+        return [*self._of("forward", number), *self._as_links("context", led_to)]
 
-    def last_touched(self) -> list[Link]:
-        """Return links to the effects that may have changed each entity last: a fork that begins here takes it over."""
-        any_seq, there = self._any
-        last = dict.fromkeys(there, any_seq)
-        for name, seq in self._touched.items():
-            last[name] = max(seq, last.get(name, 0))
-        found: defaultdict[int, list[str]] = defaultdict(list)
-        for name, seq in last.items():
-            found[seq].append(name)
-        return self._as_links("same entity", found)
+    def _go_on(self, genesis: int, parent: Place) -> None:
+        """Go on in a fork, which takes over its parent's state; requests that were accepted before are done with."""
+        if self._history.number(parent) != genesis - 1:
+            self._parents[genesis] = parent
+            return
+        self._link("told", genesis, genesis - 1)
+        for name in sorted({*self._any[1], *self._touched}):
+            self._link("same entity", genesis, self._last_touched(name), name)
+        for request in self._runs:
+            self._attempts.pop(request, None)
+        self._runs.clear()
 
     def _shown_to(self, agent_id: str) -> Mapping[str, list[int]]:
         return self._shown.get(agent_id, {})
 
-    def _of(self, direction: Direction, seq: int) -> Iterable[Link]:
+    def _of(self, direction: Direction, number: int) -> Iterable[Link]:
         for kind in LINK_KINDS:
-            yield from self._as_links(kind, self._links[direction, kind].get(seq, {}))
+            yield from self._as_links(kind, self._links[direction, kind].get(number, {}))
 
     def _as_links(self, kind: LinkKind, found: Mapping[int, Sequence[str]]) -> list[Link]:
-        return [Link(kind, Place(self.world_id, seq), tuple(sorted(names))) for seq, names in found.items()]
+        return [Link(kind, self._history.place(number), tuple(sorted(names))) for number, names in found.items()]
 
-    def _link(self, kind: LinkKind, seq: int, cause: int, name: str | None = None) -> None:
-        for direction, start, end in (("back", seq, cause), ("forward", cause, seq)):
+    def _link(self, kind: LinkKind, number: int, cause: int, name: str | None = None) -> None:
+        for direction, start, end in (("back", number, cause), ("forward", cause, number)):
             names = self._links[direction, kind][start].setdefault(end, [])  # type: ignore[index]
             if name is not None:
                 names.append(name)
 
-    def _take_request(self, seq: int, effect: Mapping[str, Any]) -> None:
+    def _take_request(self, number: int, effect: Mapping[str, Any]) -> None:
         request = request_of(effect)
         if request is None:
             return
         is_asked = effect.get("req_id") == request[1]  # else it is a generation, or a refusal
         first, last = self._runs.get(request, (0, 0))
-        if is_asked and first and last == seq - 1:
-            self._link("request", seq, first)
-            self._runs[request] = (first, seq)
+        if is_asked and first and last == number - 1:
+            self._link("request", number, first)
+            self._runs[request] = (first, number)
             return
         attempts = self._attempts[request]
         for earlier in attempts:
-            self._link("request", seq, earlier)
-        attempts.append(seq)
+            self._link("request", number, earlier)
+        attempts.append(number)
         if is_asked:
-            self._runs[request] = (seq, seq)
+            self._runs[request] = (number, number)
 
-    def _take_touched(self, seq: int, touched: Touched, entities: Collection[str]) -> None:
+    def _take_touched(self, number: int, touched: Touched, entities: Collection[str]) -> None:
         if touched is None:
-            self._any = (seq, frozenset(entities))
+            self._any = (number, frozenset(entities))
             return
-        any_seq, there = self._any
         for name in sorted({touched} if isinstance(touched, str) else {*touched}):
-            last = max(self._touched.get(name, 0), any_seq if name in there else 0)
-            if last:
-                self._link("same entity", seq, last, name)
-            self._touched[name] = seq
+            if last := self._last_touched(name):
+                self._link("same entity", number, last, name)
+            self._touched[name] = number
+
+    def _last_touched(self, name: str) -> int:
+        """Return the last effect that may have changed an entity; 0 if there is none in the window."""
+        any_number, there = self._any
+        return max(self._touched.get(name, 0), any_number if name in there else 0)
 
 
 # -- going from link to link ---------------------------------------------------------------------------------------
@@ -326,13 +404,14 @@ class Walk:
     """A walk along links in one direction, the nearest first: level by level, each effect once.
 
     It ends at ``depth`` links from the root, or with ``most`` effects. Of each kind, ``width`` links of an effect are
-    taken, those to the nearest effects. Ask for the links of every place in ``wanted`` and pass them to `take`, until
-    nothing is wanted.
+    taken, those to the nearest effects in the ``history``. Ask for the links of every place in ``wanted`` and pass them
+    to `take`, until nothing is wanted.
     """
 
-    def __init__(self, root: Place, *, depth: int, width: int, most: int) -> None:
+    def __init__(self, root: Place, *, depth: int, width: int, most: int, history: History | None = None) -> None:
         self.nodes = {root: Node(root, 0)}
         self.wanted = [root] if depth > 0 else []
+        self._history = History(root.world_id) if history is None else history
         self._depth = depth
         self._width = width
         self._most = most
@@ -367,13 +446,8 @@ class Walk:
             by_kind[link.kind].append(link)
         chosen: list[Link] = []
         for kind in LINK_KINDS:
-            every = sorted(by_kind[kind], key=lambda link: _distance(node.place, link.place))
+            every = sorted(by_kind[kind], key=lambda link: self._history.distance(node.place, link.place))
             chosen += every[: self._width]
             if len(every) > self._width:
                 node.left_out[kind] = len(every) - self._width
         return chosen
-
-
-def _distance(one: Place, other: Place) -> tuple[bool, int]:
-    """Return a key by which the nearest places of the same world come first."""
-    return one.world_id != other.world_id, abs(one.global_seq - other.global_seq)

@@ -214,7 +214,10 @@ class EffectNotFoundError(SimulationError):
 
 
 class MomentNotFoundError(SimulationError):
-    """The world has no such moment: before its first effect, or beyond its head; details: ``head_seq``."""
+    """The world has no such moment: before its first effect, or beyond its head; details: ``head_seq``.
+
+    Of an ancestor that is asked through a fork, ``fork_point``: the last seq that they share.
+    """
 
     code = "moment_not_found"
 

@@ -2,7 +2,8 @@
 
 An effect of the parent after the fork point was either asked for from outside (an agent's intent, an engine's effect),
 or written by the service by itself. `FATES` says what becomes of the system kinds. The rest is a draft again: with the
-time of the recorded effect, and with what names a place in the parent's log naming the fork's place for it.
+time of the recorded effect, and with what names a place in the parent's log naming the fork's place for it. For what
+lies before the fork point that is the genesis; a cause there is named by `worldledger.causes.INHERITED_CAUSE`, too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
+from worldledger.causes import INHERITED_CAUSE, Place, inherited_cause, told_cause
 from worldledger.core_kinds import AGENT_REGISTERED_KIND, INTENT_REJECTED_KIND, STALENESS_KIND
 from worldledger.drafts import REQUEST_DIGEST
 from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft, is_system_kind
@@ -59,13 +61,15 @@ def fate_of(kind: str) -> Fate:
 def again(
     effect: Effect,
     places: Mapping[int, int],
+    fork_point: int,
     *,
     adapted: Callable[[dict[str, Any]], dict[str, Any]] = lambda spec: spec,
 ) -> Again | None:
     """Return a recorded effect as a draft for the fork, None if it is not issued again.
 
-    ``places`` has the fork's seq of each of the parent's that was accepted there; what lies before the fork point, or
-    was refused, has none. ``adapted`` makes an agent's stored policy that of the fork.
+    ``places`` has the fork's seq of each of the parent's that was accepted there, after the ``fork_point``. A cause
+    that was refused or left out there is none of the draft's. ``adapted`` makes an agent's stored policy that of the
+    fork.
     """
     if fate_of(effect["kind"]) != "again":
         return None
@@ -95,10 +99,22 @@ def again(
     draft["source_metadata"] = {**metadata, RERUN_OF: seq}
     draft["req_id"] = f"rerun:{seq}"
     draft["sim_time"] = effect["sim_time"]
-    cause = places.get(effect.get("caused_by", 0))
-    if cause is not None:
-        draft["caused_by"] = cause
+    cause = told_cause(effect, seq)
+    before = _cause_before(effect, cause, fork_point)
+    if before is not None:
+        draft["caused_by"] = GENESIS_SEQ
+        draft["source_metadata"][INHERITED_CAUSE] = before._asdict()
+    elif cause is not None and cause in places:
+        draft["caused_by"] = places[cause]
     return Again(seq, draft, agent_id)
+
+
+def _cause_before(effect: Effect, cause: int | None, fork_point: int) -> Place | None:
+    """Return the cause of a parent's effect that lies before the fork point, or before the parent's own."""
+    if cause is None or cause > fork_point:
+        return None
+    inherited = inherited_cause(effect) if cause == GENESIS_SEQ else None
+    return Place(effect["world_id"], cause) if inherited is None else inherited
 
 
 def judge_intent_again(agent_id: str, draft: EffectDraft, ruleset: Ruleset, state: WorldState, world_id: str) -> None:

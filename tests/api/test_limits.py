@@ -264,7 +264,7 @@ async def test_who_is_believed(database_url: str) -> None:
 
 async def _asked(served: Served, *headers: dict[str, str]) -> list[int]:
     async with httpx2.AsyncClient(base_url=served.url) as client:
-        return [(await client.get("/v1/sessions", headers=each)).status_code for each in headers]
+        return [(await client.get("/v1/worlds", headers=each)).status_code for each in headers]
 
 
 async def test_the_client_waits_for_its_turn(database_url: str) -> None:

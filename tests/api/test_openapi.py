@@ -308,7 +308,7 @@ async def test_answers_have_their_documented_shapes(client: httpx2.AsyncClient) 
         (Readiness, await client.get("/readyz")),
         (ProjectionList, await client.get("/v1/projections")),
         (SchemaList, await client.get("/v1/schemas")),
-        (Projection, await client.get("/v1/projections/games")),
+        (Projection, await client.get("/v1/projections/world_summaries")),
         (QueryList, await client.get("/v1/queries")),
         (SqlAnswer, await client.post("/v1/sql", json={"query": "select world_id, config from worlds"})),
         (Problem, await client.get("/v1/games")),

@@ -215,7 +215,7 @@ async def test_it_recovers_from_an_outage_by_itself(database_url: str, projectio
             proxy.cut_all()
             paths = ["/readyz", "/v1/worlds", "/v1/worlds/town", PATH, "/v1/worlds/town/state", "/v1/projections"]
             responses = [await client.get(path) for path in paths]
-            responses += [await client.get("/v1/agents"), await client.post("/v1/projections/games/pause")]
+            responses += [await client.post("/v1/projections/entities/pause")]
             responses += [await client.post(PATH, json=draft(req_id=f"r{round_}"))]
             responses += [await client.post("/v1/worlds/other/effects", json=draft())]
             for response in responses:

@@ -116,6 +116,37 @@ async def test_what_came_of_an_effect(client: WorldClient, world: str) -> None:
     assert [each["global_seq"] for each in alone["effects"]] == [2]
 
 
+async def test_what_came_of_an_effect_before_a_fork_point(client: WorldClient, world: str) -> None:
+    """`parent:SEQ` names an effect of before the fork point; forward goes on in the fork, and in the parent not."""
+    assert (await client.post(PATH, json=[draft(0), draft(1, caused_by=2), draft(2)])).status_code == 201
+    made = await client.post("/v1/worlds", json={"world_id": "fork", "fork_of": {"world_id": world, "at": "3"}})
+    assert made.status_code == 201
+    named = {"inherited_cause": {"world_id": world, "global_seq": 2}}
+    said = draft(9, caused_by=1, source_metadata=named)
+    assert (await client.post("/v1/worlds/fork/effects", json=said)).status_code == 201
+    path = "/v1/worlds/fork/effects/parent:2/why"
+    found = (await client.get(f"{path}?direction=forward&depth=1")).json()
+    assert [(each["world_id"], each["global_seq"]) for each in found["effects"]] == [
+        (world, 2),
+        (world, 3),
+        ("fork", 3),
+    ]
+    link = found["effects"][0]["links"][1]
+    assert link == {"kind": "told", "world_id": "fork", "global_seq": 3, "checksum": link["checksum"], "entities": []}
+    assert link["checksum"] == found["effects"][2]["checksum"]
+    assert (found["head_seq"], found["forks"]) == (
+        3,
+        [{"world_id": "fork", "head_seq": 3, "to_seq": 3, "told_to_seq": 3}],
+    )
+    back = (await client.get("/v1/worlds/fork/effects/3/why?depth=1")).json()
+    assert [(each["world_id"], each["global_seq"]) for each in back["effects"]] == [("fork", 3), (world, 2)]
+    assert back["forks"] == []
+    assert [each["global_seq"] for each in (await why(client, 2, "?direction=forward"))["effects"]] == [2, 3]
+    gone = await client.get("/v1/worlds/fork/effects/parent:4/why")
+    problem(gone, 404, "moment_not_found", world_id=world, global_seq=4, fork_point=3)
+    problem(await client.get(f"{PATH}/parent:1/why"), 404, "moment_not_found")
+
+
 async def test_bounds(client: WorldClient, world: str) -> None:
     """Width, limit and window are kept; what is left out is counted by kind."""
     drafts = [draft(0), *(draft(n, caused_by=2) for n in range(9))]
@@ -149,5 +180,5 @@ async def test_a_wrong_parameter_is_named(client: WorldClient, world: str) -> No
     ):
         name = query.partition("=")[0]
         problem(await client.get(f"{PATH}/1/why?{query}"), 422, "invalid_parameter", parameter=name)
-    for seq in ("0", "-1", "x", "1.0", "9007199254740992"):
+    for seq in ("0", "-1", "x", "1.0", "9007199254740992", "parent:", "parent:0", "parent:head", "1:parent"):
         problem(await client.get(f"{PATH}/{seq}/why"), 422, "invalid_parameter", parameter="seq")

@@ -44,9 +44,13 @@ def test_an_empty_database(cli: Cli, empty_database_url: str) -> None:
     assert cli("worlds", "--json", "--database-url", empty_database_url).out == "[]\n"
     # The views over projections are there, empty; nothing has to be fed before.
     url = ("--database-url", empty_database_url)
-    for query in ("select count(*) from games", "select count(*) from rounds", "select count(*) from state_variables"):
+    for query in (
+        "select count(*) from entities",
+        "select count(*) from rounds",
+        "select count(*) from state_variables",
+    ):
         assert cli("sql", query, "--format", "csv", *url).out == "count\n0\n"
-    assert cli("sql", "win-rate-by-opening", *url).code == 0
+    assert cli("sql", "reasoning-by-model", *url).code == 0
     assert cli("db", "check", *url).code == 0
     assert cli("project", "--once", *url).code == 0
     assert cli("db", "upgrade", *url).code == 0

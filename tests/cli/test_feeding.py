@@ -96,18 +96,18 @@ def test_worlds_of_a_kind_that_is_not_installed(on: Cli, database_url: str, tmp_
 def test_a_rebuild_is_stopped(cli: Cli, database_url: str, number: int, code: int) -> None:
     """A rebuild that is stopped says how it goes on; what is live is untouched, and the same command finishes."""
     before = lines(database_url)
-    command = ("projections", "rebuild", "world_summaries", "agents", "--database-url", database_url)
+    command = ("projections", "rebuild", "world_summaries", "entities", "--database-url", database_url)
     with Lock(database_url, _EFFECTS), Running(*command) as running:
         wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
         said = (
-            "worldledger: the rebuild of world_summaries, agents is not finished; the same command goes on from there"
+            "worldledger: the rebuild of world_summaries, entities is not finished; the same command goes on from there"
         )
         assert running.end(number) == (code, "", f"{said}\nworldledger: stopped\n")
     assert live(database_url, "world_summaries") == "world_summaries_1"
     assert lines(database_url) == before
     result = cli(*command)
     assert (result.code, result.err) == (0, "")
-    assert sorted(result.out.splitlines()) == ["rebuilt agents, 903 effects", "rebuilt world_summaries, 903 effects"]
+    assert sorted(result.out.splitlines()) == ["rebuilt entities, 903 effects", "rebuilt world_summaries, 903 effects"]
     assert live(database_url, "world_summaries") == "world_summaries_2"
     assert lines(database_url) == before
 

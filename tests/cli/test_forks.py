@@ -40,9 +40,16 @@ def test_a_fork_and_its_history(on: Cli, database_url: str) -> None:
     assert _lines(on("log", "bazaar~4", "--after", "head", "--until", "parent:3").out) == []
     assert on("state", "bazaar~4", "--at", "parent:3").out.startswith("bazaar at seq 3 (fork point 4), ")
     assert on("state", "bazaar~4", "--at", "parent:head").out.startswith("bazaar at seq 4 (the fork point), ")
-    not_followed = "what came of it in the fork, after seq 4, is not followed"
-    assert not_followed in on("why", "bazaar~4", "parent:3", "--forward").out
-    assert not_followed not in on("why", "bazaar", "3", "--forward").out + on("why", "bazaar~4", "parent:3").out
+    assert "told bazaar~4@1 WorldCreated by worldledger" in on("why", "bazaar~4", "parent:3", "--forward").out
+    assert "~4" not in on("why", "bazaar", "3", "--forward").out + on("why", "bazaar~4", "parent:3").out
+    short = on("why", "bazaar~4", "parent:2", "--forward", "--window", "1").out
+    assert "after 3 only told links are followed, to the fork point of 4 (--window)" in short
+    assert "in bazaar~4 only told links are followed, to the head of 3 (--window)" in short
+    refused = on("state", "bazaar~4", "--at", "parent:5")
+    assert refused.code == 2
+    assert "they share its effects up to seq 4, the fork point; for later ones ask 'bazaar' itself" in " ".join(
+        refused.err.split()
+    )
     told = json.loads(on("fork", "bazaar~4", "--at", "head", "--as", "third", "--json").out)
     assert told["fork_of"] == {"parent": "bazaar~4", "at_seq": 3, "made": True}
     assert len(_lines(on("log", "third").out)) == 9

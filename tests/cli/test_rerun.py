@@ -31,7 +31,9 @@ def test_running_on(on: Cli, tmp_path: Path) -> None:
     for again in ([], ["--until", "6"]):
         told = on("rerun", "child", *again).out
         assert told == (
-            "nothing to run on in child: an earlier rerun had come to seq 7 of bazaar\n  the states are alike there\n"
+            "nothing to run on in child: an earlier rerun had come to seq 7 of bazaar\n"
+            "  3 drafts submitted in all, 3 accepted, 0 refused\n"
+            "  the states are alike there\n"
         )
     entities = [json.loads(on("state", name, "--json").out)["state"]["entities"] for name in ("bazaar", "child")]
     assert entities[0] == entities[1]

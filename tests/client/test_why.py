@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from worldledger.client import Client
-from worldledger.errors import EffectNotFoundError
+from worldledger.errors import EffectNotFoundError, MomentNotFoundError
 from worldledger.observation import ObservationPolicy
 
 from .helpers import entity, soon, speak
@@ -32,6 +32,19 @@ async def test_a_client_asks_why(client: Client) -> None:
     assert [each["global_seq"] for each in forward["effects"]] == [lamp.global_seq, said.global_seq]
     with pytest.raises(EffectNotFoundError):
         await client.why(said.global_seq + 100)
+
+
+async def test_a_client_asks_why_over_a_fork_point(client: Client) -> None:
+    """In a fork `parent:SEQ` names an effect of before the fork point, and forward goes on in the fork."""
+    lamp = (await client.broadcast_event(entity("lamp", lit=False))).global_seq
+    fork = client.world(await client.fork())
+    found = await fork.why(f"parent:{lamp}", direction="forward")
+    assert [(each["world_id"], each["global_seq"]) for each in found["effects"]] == [
+        (client.world_id, lamp),
+        (fork.world_id, 1),
+    ]
+    with pytest.raises(MomentNotFoundError, match="the fork point"):
+        await fork.why(f"parent:{lamp + 1}")
 
 
 async def test_a_client_asks_for_density_and_frames(client: Client) -> None:

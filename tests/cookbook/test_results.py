@@ -246,7 +246,7 @@ OF_FORKS: dict[tuple[str, str], Rows] = {
         "influencer influenced how times median_lag_s",
         ("ann", "bob", "caused", 2, 4.5),
         ("ann", "bob", "interacted", 2, None),
-        ("bob", "ann", "caused", 1, 3),
+        ("bob", "ann", "caused", 2, 4.5),
         ("bob", "ann", "interacted", 1, None),
     ),
     ("who-influenced-whom", "s1-on"): _table(
@@ -257,6 +257,7 @@ OF_FORKS: dict[tuple[str, str], Rows] = {
     ("cause-to-effect-lag", "box-on"): _table(
         "cause effect times median_effects_between median_s p90_s most_s",
         ("Interact", "Answered", 3, 1, 3, 5.4, 6),
+        ("Answered", "Nodded", 1, None, 6, 6, 6),
     ),
     ("rejected-intents", "box-on"): _table(
         "code rule intent_kind times agents worlds for_example",

@@ -249,7 +249,9 @@ async def _make_forks(store: Store) -> None:
     await store.fork("box", Moment(seq=7), NewFork(world_id="box-on"))
     log = await store.log("box-on")
     called = _intended(draft("Interact", "bob", 10.0, target_id="ann"), "Interact", 2)
-    await log.append_all([called, {**draft("Answered", "ann", 13.0), "caused_by": 3}])
+    before = {"inherited_cause": {"world_id": "box", "global_seq": 5}}
+    nodded: EffectDraft = {**draft("Nodded", "ann", 14.0), "caused_by": 1, "source_metadata": before}
+    await log.append_all([called, {**draft("Answered", "ann", 13.0), "caused_by": 3}, nodded])
     await log.append_all([_rejected("bob", "r9", code="illegal_effect", rule="payload", reason="not now")], system=True)
     await store.fork("s1", Moment(seq=5), NewFork(world_id="s1-on"))
     await (await store.log("s1-on")).append_all([_said("W+A", 1, 3, 109.0, "again")])

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldledger.causes import (
+    INHERITED_CAUSE,
     LINK_KINDS,
     Context,
+    History,
     Link,
     Place,
     Walk,
@@ -49,6 +51,13 @@ _EFFECTS = st.one_of(
     ),
     st.builds(lambda source, cause: effect(source=source, caused_by=cause), _NAMES, _FORGED),
     st.builds(
+        lambda world, seq: effect(
+            caused_by=1, source_metadata={INHERITED_CAUSE: {"world_id": world, "global_seq": seq}}
+        ),
+        st.one_of(st.sampled_from(["p", "w"]), _FORGED),
+        _FORGED,
+    ),
+    st.builds(
         lambda source, seq, req: effect(
             source=source, req_id=req, source_metadata={"intent": "Speak", "context_seq": seq}
         ),
@@ -80,10 +89,29 @@ _STEPS = st.lists(
 
 def window(steps: list[Step], first: int = 1) -> Window:
     """Return a window over these steps."""
-    made = Window("w")
+    made = Window(History("w"))
+    fill(made, steps, first)
+    return made
+
+
+def fill(made: Window, steps: list[Step], first: int = 1) -> None:
+    """Add these steps to a window."""
     for seq, step in enumerate(steps, first):
         made.take(seq, step.effect, step.touched, step.shown, {"ann", "bob"})
-    return made
+
+
+def genesis(parent: str, seq: int) -> Step:
+    """Make the genesis of a fork."""
+    point = {"world_id": parent, "world_uuid": "0" * 32, "global_seq": seq, "checksum": "0" * 64}
+    return Step(effect("WorldCreated", "worldledger", payload={"fork_of": point}), None, {})
+
+
+def forked(steps: list[Step], own: list[Step]) -> tuple[Window, History]:
+    """Return a window over a world p and its fork w, with their history."""
+    history = History("w", [("p", len(steps))])
+    made = Window(history)
+    fill(made, [*steps, genesis("p", len(steps)), *own])
+    return made, history
 
 
 @given(_STEPS, st.integers(1, 20))
@@ -107,6 +135,25 @@ def test_forward_is_the_inverse_of_back(steps: list[Step], first: int) -> None:
         (link.kind, seq, link.place.global_seq, link.entities) for seq in seqs for link in made.forward(seq)
     )
     assert back == forward
+
+
+@given(_STEPS.filter(bool), _STEPS)
+def test_links_are_the_same_from_either_end_over_a_fork_point(steps: list[Step], own: list[Step]) -> None:
+    """In the whole history of a fork forward is the inverse of back, and links back lead to earlier effects."""
+    made, history = forked(steps, own)
+    numbers = range(1, len(steps) + len(own) + 2)
+    back = Counter(
+        (link.kind, history.number(link.place), number, link.entities)
+        for number in numbers
+        for link in made.back(number)
+    )
+    forward = Counter(
+        (link.kind, number, history.number(link.place), link.entities)
+        for number in numbers
+        for link in made.forward(number)
+    )
+    assert back == forward
+    assert all(cause is not None and 1 <= cause < number for _, cause, number, _ in back)
 
 
 @given(_STEPS)
@@ -196,7 +243,7 @@ def test_the_effects_of_one_request_lead_to_its_first() -> None:
     """In a request of many effects each is linked to the first one, also where a window begins inside it."""
     many = [Step(effect(source="ann", req_id="bulk"), (), {}) for _ in range(4)]
     assert [link.place.global_seq for seq in range(1, 5) for link in window(many).back(seq)] == [1, 1, 1]
-    made = Window("w")
+    made = Window(History("w"))
     made.begin_request("ann", "bulk", 2, 7)
     for seq, step in enumerate(many, 8):
         made.take(seq, step.effect)
@@ -240,3 +287,52 @@ def test_the_same_entity_is_the_last_effect_that_may_have_changed_it() -> None:
     ]
     assert made.back(4) == [Link("same entity", Place("w", 3), ("ann",))]
     assert made.back(2) == []
+
+
+def test_a_history_counts_its_ancestors_through() -> None:
+    """Each place up to the fork points has a number; what an ancestor did later has none, nor has another world."""
+    history = History("w", [("g", 3), ("p", 2)])
+    line = [Place("g", 1), Place("g", 2), Place("g", 3), Place("p", 1), Place("p", 2), Place("w", 1), Place("w", 9)]
+    assert [history.number(place) for place in line] == [1, 2, 3, 4, 5, 6, 14]
+    assert [history.place(number) for number in (1, 2, 3, 4, 5, 6, 14)] == line
+    assert [history.number(place) for place in (Place("g", 4), Place("p", 3), Place("x", 1), Place("w", 0))] == [
+        None
+    ] * 4
+
+
+def test_a_cause_of_before_the_fork_point() -> None:
+    """A fork's effect may name one in its history, instead of the genesis; what names no place there is no link."""
+    said: dict[str, Any] = {"caused_by": 1, "source_metadata": {INHERITED_CAUSE: {"world_id": "p", "global_seq": 2}}}
+    history = History("w", [("p", 3)])
+    assert recorded_links(Place("w", 5), effect(**said), None, history) == [Link("told", Place("p", 2))]
+    assert recorded_links(Place("w", 5), effect(**said)) == [Link("told", Place("w", 1))]
+    for world_id, seq in (("p", 4), ("p", 0), ("q", 1), ("w", 2), ("p", "2"), ("p", True), (None, 2), ("p", 2**70)):
+        named = {**said, "source_metadata": {INHERITED_CAUSE: {"world_id": world_id, "global_seq": seq}}}
+        assert recorded_links(Place("w", 5), effect(**named), None, history) == [Link("told", Place("w", 1))]
+    made, _ = forked([Step(effect(), (), {})] * 3, [Step(effect(**said), (), {})])
+    assert made.back(5) == [Link("told", Place("p", 2))]
+    assert made.forward(2) == [Link("told", Place("w", 2))]
+    assert made.forward(3) == [Link("told", Place("w", 1))]
+
+
+def test_what_was_seen_before_the_fork_point_is_decided_from_after_it() -> None:
+    """An agent's context leads into the parent, to what last showed it each entity, unless the fork showed it again."""
+    shown = [Step(effect(), (), {"bob": {"gate", "ann"}}), Step(effect(), (), {"bob": {"gate"}})]
+    decided = effect(source="bob", source_metadata={"intent": "Speak", "context_seq": 2})
+    made, _ = forked(shown, [Step(effect(), (), {"bob": {"ann"}}), Step(decided, (), {})])
+    assert sorted(made.back(5)) == [
+        Link("context", Place("p", 2), ("gate",)),
+        Link("context", Place("w", 2), ("ann",)),
+    ]
+    assert made.forward(1) == []
+    assert Link("context", Place("w", 3), ("gate",)) in made.forward(2)
+
+
+def test_a_request_goes_on_after_the_fork_point_unless_it_was_accepted() -> None:
+    """A generation before the fork point leads to its effect in the fork; a req_id that is used anew leads nowhere."""
+    started = [Step(effect("GenerationStarted", "bob", payload={"agent_id": "bob", "req_id": r}), (), {}) for r in "ab"]
+    accepted = Step(effect("Speak", "bob", req_id="a"), (), {})
+    made, _ = forked([*started, accepted], [Step(effect("Speak", "bob", req_id=r), (), {}) for r in "ab"])
+    assert made.back(5) == []
+    assert made.back(6) == [Link("request", Place("p", 2))]
+    assert made.forward(2) == [Link("request", Place("w", 3))]

@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 Opener = Callable[..., Awaitable[Store]]
 
 
+#: What is said of a seq of a parent after the fork point, seq 11.
+NOT_SHARED = (
+    "seq 12 of {parent!r} is not in the history of {fork!r}: they share its effects up to seq 11, the fork point; "
+    "for later ones ask {parent!r} itself"
+)
+
+
 async def _effects(store: Store, world_id: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     async for batch in store.reader.batches(world_id):
@@ -205,7 +212,7 @@ async def test_moments_before_the_fork_lie_in_the_parent(store: Store, world_id:
         (world_id, 7),
         (world_id, 11),
         (world_id, 5),
-        f"up to the fork point, world {world_id!r} has no seq 12; its head is 11",
+        NOT_SHARED.format(parent=world_id, fork=name),
         f"world {world_id!r} is no fork: it has no parent",
     ]
 

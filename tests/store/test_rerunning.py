@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
+from typing import Any, cast
 
 import orjson
 import pytest
 from worldledger_service.store import Store
 from worldledger_service.store.forking import NewFork
-from worldledger_service.store.rerunning import Asked
+from worldledger_service.store.rerunning import Asked, Report
+from worldledger_service.store.why import Asked as Asking
+from worldledger_service.store.why import why
 
+from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidConfigError, MomentNotFoundError, PolicyFailedError, RerunConflictError
 from worldledger.genesis import NewWorld
 from worldledger.intents import check_intent, intent_draft, registration_draft
@@ -58,10 +62,32 @@ async def test_run_on_as_it_was_has_the_states_of_the_parent(store: Store, world
     assert [each["payload"] for each in own] == [each["payload"] for each in theirs]
     assert [each["sim_time"] for each in own] == [each["sim_time"] for each in theirs]
     assert [each["source_metadata"]["rerun_of"] for each in own] == list(range(11, 26))
-    assert [each.get("caused_by") for each in own] == [None, *range(3, 17)]
+    assert [each["caused_by"] for each in own] == [1, *range(3, 17)]
+    before = {"inherited_cause": {"world_id": world_id, "global_seq": 10}}
+    assert [each["source_metadata"] for each in own[:2]] == [{"rerun_of": 11, **before}, {"rerun_of": 12}]
     assert {each["req_id"] for each in own} == {f"rerun:{seq}" for seq in range(11, 26)}
     state, parents = await store.states.state_at(fork.world_id, 17), await store.states.state_at(world_id, 25)
     assert state.state.entities == parents.state.entities
+
+
+async def test_a_cause_of_before_the_fork_point_is_named(store: Store, world_id: str) -> None:
+    """It verifies, the way back leads there, and a fork of the fork that is run on names the same effect."""
+    await _parent(store, world_id)
+    fork, _ = await store.fork(world_id, Moment(seq=10))
+    await store.rerun(fork.world_id, until=Moment(seq=12))
+    found = await why(store, await store.world(fork.world_id), 3, Asking(depth=1))
+    assert ("told", (world_id, 10)) in [(link.kind, link.place) for link in found.effects[0].node.links]
+    assert found.effects[0].problem is None
+    young, _ = await store.fork(fork.world_id, Moment(seq=2))
+    await store.rerun(young.world_id)
+    names = {"inherited_cause": {"world_id": world_id, "global_seq": 10}}
+    own = (await _effects(store, young.world_id))[2:]
+    assert [each["caused_by"] for each in own] == [1, 3]
+    assert own[0]["source_metadata"] == {"rerun_of": 3, **names}
+    found = await why(store, await store.world(young.world_id), 4, Asking(depth=2))
+    assert [each.place for each in found.effects if each.node.depth][:2] == [(young.world_id, 3), (world_id, 10)]
+    for name in (fork.world_id, young.world_id):
+        assert (await store.reader.verify(name)).verified
 
 
 async def test_two_reruns_give_the_same(store: Store, world_id: str) -> None:
@@ -177,15 +203,98 @@ async def test_a_rerun_that_was_stopped_goes_on(store: Store, world_id: str, mon
     fork, _ = await store.fork(world_id, Moment(seq=10))
     await store.rerun(fork.world_id, until=Moment(seq=14))
     report = await store.rerun(fork.world_id)
-    assert (report.resumed_after, report.issued, report.accepted) == (14, 11, 11)
+    assert (report.resumed_after, report.issued, report.accepted) == (14, 15, 15)
     assert (report.differs_after, report.differs_at) == (None, None)
     with pytest.raises(RerunConflictError, match=r"seq 12 was issued .* by an earlier rerun"):
         await store.rerun(fork.world_id, asked=Asked(skip={12}))
     again = await store.rerun(fork.world_id)
-    assert (again.resumed_after, again.issued) == (25, 0)
+    assert (again.resumed_after, again.issued, again.accepted) == (25, 15, 15)
     own = await _effects(store, fork.world_id)
     assert [each["source_metadata"]["rerun_of"] for each in own[2:]] == list(range(11, 26))
     assert own[7]["caused_by"] == 7
+
+
+def _told(report: Report) -> dict[str, Any]:
+    """Return a report without what is the fork's own."""
+    return {name: value for name, value in asdict(report).items() if name not in {"world_id", "resumed_after"}}
+
+
+def _play(agent_id: str, view: Any, recorded: dict[str, Any]) -> Any:
+    text = recorded["payload"].get("text")
+    if text is None:
+        return recorded
+    if text == "nothing":
+        return None
+    illegal = {"kind": "EntityRemoved", "payload": {"entity_id": "nobody"}}
+    return illegal if text == "illegal" else {"kind": "Speak", "payload": {"text": f"rather {text}"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({}, Asked()),
+        ({"bob/gold": 9}, Asked()),
+        ({}, Asked({13})),
+        ({}, Asked({12}, {15: cast("EffectDraft", {"kind": "Noted"})})),
+        ({}, Asked(playing=_play)),
+    ],
+)
+async def test_a_rerun_that_goes_on_reports_the_whole(
+    store: Store, world_id: str, changes: dict[str, Any], asked: Asked
+) -> None:
+    """Wherever it was stopped: what was refused, what was left out, and where the states first differed."""
+    await _parent(store, world_id, 3)
+    log = await store.log(world_id)
+    removed = draft(kind="EntityRemoved", payload={"entity_id": "carol"}, sim_time=5.0)
+    made = draft(kind="EntityCreated", payload={"entity_id": "carol", "entity_data": {"gold": 0}}, sim_time=3.0)
+    await log.append_all([*[_set(3)] * 4, made, _set(3, "carol"), *[_set(4)] * 3, _set(5, "carol"), removed])
+    said = [
+        {"kind": "Speak", "payload": {"text": text}, "req_id": f"r{n}", "priority": 0, "schema_version": "1.0.0"}
+        for n, text in enumerate(("illegal", "nothing", "well", "illegal"))
+    ]
+    intents = [intent_draft(check_intent({**each, "agent_id": "alice", "context_seq": 8})) for each in said]
+    refused: Any = {
+        "kind": "IntentRejected",
+        "payload": {
+            "agent_id": "alice",
+            "req_id": "r0",
+            "kind": "Custom",
+            "payload": {"kind": "EntityCreated", "entity_id": "dora", "entity_data": {}},
+            "context_seq": 8,
+            "code": "quota_exceeded",
+            "reason": "not now",
+            "rule": None,
+        },
+        "source_id": "worldledger",
+        "schema_version": "1.0.0",
+        "sim_time": 5.0,
+    }
+    await log.append_all([refused], system=True)
+    await log.append_all([{**each, "sim_time": 6.0} for each in intents])
+    whole, _ = await store.fork(world_id, Moment(seq=9), NewFork(world_id=f"{world_id}-whole", changes=changes))
+    wanted = await store.rerun(whole.world_id, asked=asked)
+    assert (wanted.newly_accepted, wanted.differs_at is None) == ([20], False)
+    for stop in (12, 14, 19, 20, 22, 23, 24):
+        new = NewFork(world_id=f"{world_id}-{stop}", changes=changes)
+        fork, _ = await store.fork(world_id, Moment(seq=9), new)
+        skip = {seq for seq in asked.skip if seq <= stop}
+        replace = {seq: replaced for seq, replaced in asked.replace.items() if seq <= stop}
+        await store.rerun(fork.world_id, until=Moment(seq=stop), asked=Asked(skip, replace, asked.playing))
+        report = await store.rerun(fork.world_id, asked=asked)
+        assert report.resumed_after is not None
+        assert _told(report) == _told(wanted), stop
+    again = await store.rerun(whole.world_id, asked=asked._replace(skip=()))
+    assert _told(again) == _told(wanted)
+
+
+async def test_who_claims_to_be_run_again_is_not(store: Store, world_id: str) -> None:
+    """An effect of the user's own with a rerun_of that no rerun could have written is taken for none of a rerun's."""
+    await _parent(store, world_id, 5)
+    fork, _ = await store.fork(world_id, Moment(seq=8))
+    claims = [draft(kind="Noted", sim_time=3.0, source_metadata={"rerun_of": seq}) for seq in (3, 8, -1)]
+    await (await store.log(fork.world_id)).append_all(claims)
+    report = await store.rerun(fork.world_id)
+    assert (report.resumed_after, report.accepted) == (None, 2)
 
 
 async def test_who_else_writes_is_noticed(store: Store, world_id: str, monkeypatch: pytest.MonkeyPatch) -> None:

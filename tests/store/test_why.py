@@ -23,9 +23,9 @@ from worldledger.policies import policy_spec
 from .helpers import draft, guards_down
 
 
-async def search(store: Store, world_id: str, seq: int, **asked: Any) -> Why:
-    """Search from an effect."""
-    return await why(store, await store.world(world_id), seq, Asked(**asked))
+async def search(store: Store, world_id: str, seq: int, of: str | None = None, **asked: Any) -> Why:
+    """Search from an effect of a world, or of an ancestor."""
+    return await why(store, await store.world(world_id), seq, Asked(**asked), of)
 
 
 def seqs(found: Why) -> list[int]:
@@ -197,8 +197,8 @@ def places(found: Why) -> list[Place]:
     return [each.place for each in found.effects]
 
 
-async def test_the_way_back_crosses_fork_points(store: Store, log: EventLog) -> None:
-    """From a fork of a fork it goes over each genesis to the parent, whose entities and causes are known there."""
+async def line_of_three(store: Store, log: EventLog) -> tuple[str, str, str]:
+    """Make a world with a gate, a fork of it, and a fork of that one in which the gate is opened again."""
     grandparent = log.world_id
     gate = {"entity_id": "gate", "entity_data": {"open": False}}
     opened = {"entity_id": "gate", "patch": [{"op": "replace", "path": "/open", "value": True}]}
@@ -210,6 +210,12 @@ async def test_the_way_back_crosses_fork_points(store: Store, log: EventLog) -> 
     await (await store.log(parent)).append_all([draft(caused_by=1)])
     await store.fork(parent, Moment(seq=3), NewFork(world_id=child))
     await (await store.log(child)).append_all([draft(kind="EntityUpdated", payload=opened)])
+    return grandparent, parent, child
+
+
+async def test_the_way_back_crosses_fork_points(store: Store, log: EventLog) -> None:
+    """From a fork of a fork it goes over each genesis to the parent, whose entities and causes are known there."""
+    grandparent, parent, child = await line_of_three(store, log)
     found = await search(store, child, 3)
     assert places(found) == [(child, 3), (child, 1), (parent, 3), (parent, 1), (grandparent, 3), (grandparent, 2)]
     steps = [[(link.kind, *link.place, link.entities) for link in each.node.links] for each in found.effects]
@@ -224,6 +230,79 @@ async def test_the_way_back_crosses_fork_points(store: Store, log: EventLog) -> 
     assert [each.problem for each in found.effects] == [None] * 6
     small = await search(store, child, 3, window=3)
     assert places(small) == [(child, 3), (child, 1), (parent, 3), (parent, 1), (grandparent, 3)]
+
+
+async def test_the_way_forward_crosses_fork_points(store: Store, log: EventLog) -> None:
+    """From an effect before the fork points it goes on in the forks, to all that the way back from there passes."""
+    grandparent, parent, child = await line_of_three(store, log)
+    found = await search(store, child, 2, of=grandparent, direction="forward", depth=6)
+    assert places(found) == [
+        (grandparent, 2), (grandparent, 3), (parent, 1), (parent, 3), (child, 1), (child, 3)
+    ]  # fmt: skip
+    assert [(link.kind, link.place) for link in found.effects[1].node.links] == [
+        ("told", (parent, 1)),
+        ("same entity", (parent, 1)),
+    ]
+    assert (found.head_seq, found.to_seq, found.told_to_seq) == (3, 3, 3)
+    assert [(*each,) for each in found.forks] == [(parent, 3, 3, 3), (child, 3, 3, 3)]
+    for one, other in (("back", "forward"), ("forward", "back")):
+        for place in places(found):
+            asked = {"direction": one, "depth": 1, "width": 1000}
+            for link in (await search(store, child, place[1], of=place[0], **asked)).effects[0].node.links:
+                of, seq = link.place
+                inverse = await search(store, child, seq, of=of, direction=other, depth=1, width=1000)
+                assert (link.kind, place, link.entities) in inverse.effects[0].node.links
+    alone = await search(store, grandparent, 2, direction="forward", depth=6)
+    assert ({place[0] for place in places(alone)}, alone.forks) == ({grandparent}, [])
+
+
+async def test_causes_of_before_the_fork_point_are_found_beyond_the_window(store: Store, log: EventLog) -> None:
+    """Forward, told links lead over the fork point however small the window is; each has its checksum."""
+    await store.bulk_append(log.world_id, chain(30))
+    child = f"{log.world_id}-2"
+    await store.fork(log.world_id, Moment(seq=20), NewFork(world_id=child))
+    named = {"inherited_cause": {"world_id": log.world_id, "global_seq": 5}}
+    drafts = [draft(caused_by=1), draft(caused_by=1, source_metadata=named), draft(caused_by=4), draft(caused_by=2)]
+    await store.bulk_append(child, drafts)
+    for window in (1, 1000):
+        found = await search(store, child, 5, of=log.world_id, direction="forward", depth=2, window=window)
+        assert places(found) == [(log.world_id, 5), (log.world_id, 6), (child, 4), (log.world_id, 7), (child, 5)]
+        assert [(link.kind, *link.place) for link in found.effects[0].node.links] == [
+            ("told", log.world_id, 6),
+            ("told", child, 4),
+        ]
+    far = await search(store, child, 5, of=log.world_id, direction="forward", depth=100, window=1)
+    assert set(places(far)) == {*((log.world_id, seq) for seq in range(5, 21)), *((child, seq) for seq in (1, 3, 4, 5))}
+    assert [(*each,) for each in far.forks] == [(child, 6, 0, 6)]
+    told = searching.document(far)
+    checksums = {
+        (name, row.global_seq): row.checksum.hex()
+        for name in (log.world_id, child)
+        async for batch in store.reader.batches(name)
+        for row in batch
+    }
+    ends = [link for each in told["effects"] for link in each["links"]]
+    assert all(link["checksum"] == checksums[link["world_id"], link["global_seq"]] for link in ends)
+    back = await search(store, child, 4, depth=1, window=1)
+    assert places(back) == [(child, 4), (log.world_id, 5)]
+
+
+async def test_what_was_shown_before_the_fork_point_leads_to_decisions_after_it(store: Store, log: EventLog) -> None:
+    """An agent that decides in the fork from what it saw before is reached from there, and leads back there."""
+    await log.append_all([registration_draft("ann", policy_spec(ObservationPolicy()))], system=True)
+    gate = draft(kind="EntityCreated", payload={"entity_id": "gate", "entity_data": {}})
+    shown = (await log.append_all([gate]))[0].global_seq
+    child = f"{log.world_id}-2"
+    await store.fork(log.world_id, Moment(seq=shown), NewFork(world_id=child))
+    decided = draft(source_id="ann", source_metadata={"intent": "Custom", "context_seq": 1})
+    said = (await (await store.log(child)).append_all([decided]))[0].global_seq
+    back = await search(store, child, said, depth=1)
+    assert [(link.kind, link.place) for link in back.effects[0].node.links] == [
+        ("context", (child, 1)),
+        ("context", (log.world_id, shown)),
+    ]
+    forward = await search(store, child, shown, of=log.world_id, direction="forward", depth=1)
+    assert ("context", (child, said), ("gate",)) in forward.effects[0].node.links
 
 
 async def test_a_parent_that_was_rewritten(store: Store, log: EventLog, database_url: str) -> None:

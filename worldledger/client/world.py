@@ -465,7 +465,7 @@ class RemoteWorld:
 
     async def why(
         self,
-        seq: int,
+        seq: int | str,
         *,
         direction: Direction = "back",
         depth: int | None = None,
@@ -475,13 +475,15 @@ class RemoteWorld:
     ) -> dict[str, Any]:
         """Return what an effect came of, or (``forward``) what came of it: the answer of the route ``…/why``.
 
+        In a fork, ``seq`` may name an effect of before the fork point as ``parent:42``; forward goes on in the fork.
         ``depth``: most links to go, ``width``: most links of each kind at one effect, ``limit``: most effects,
         ``window``: effects in which it is found out what was touched and shown. Defaults: docs/reference/http.md.
-        Raises WorldNotFoundError and EffectNotFoundError.
+        Raises WorldNotFoundError, EffectNotFoundError and, after a fork point, MomentNotFoundError.
         """
         params = {"direction": direction, "depth": depth, "width": width, "limit": limit, "window": window}
         given = {name: value for name, value in params.items() if value is not None}
-        answer = await self._transport.call("GET", f"{self._path}/effects/{seq:d}/why", params=given)
+        place = seq if isinstance(seq, str) else f"{seq:d}"
+        answer = await self._transport.call("GET", f"{self._path}{path_of('effects', place, 'why')}", params=given)
         return cast("dict[str, Any]", answer.value)
 
     async def density(self, *, bins: int | None = None, by: str | None = None) -> dict[str, Any]:

@@ -254,6 +254,17 @@ export interface FirstDifference {
   number: number | null;
 }
 
+/** A fork that the way forward goes on in. */
+export interface ForkOnTheWay {
+  world_id: string;
+  /** Its head; of one that is left again, that fork point. */
+  head_seq: number;
+  /** Up to here it is known what was touched and what agents were shown; 0: nowhere. */
+  to_seq: number;
+  /** Up to here effects were looked at for `caused_by`. */
+  told_to_seq: number;
+}
+
 /** Where the history of a fork comes from. */
 export interface ForkedFrom {
   world_id: string;
@@ -707,6 +718,7 @@ export interface WhyAnswer {
   depth: number;
   width: number;
   limit: number;
+  /** The head of the effect's log; of an ancestor's, the fork point. */
   head_seq: number;
   /** From here … */
   from_seq: number;
@@ -714,6 +726,8 @@ export interface WhyAnswer {
   to_seq: number;
   /** Forward: up to here effects were looked at for `caused_by`; null backward. */
   told_to_seq: number | null;
+  /** Forward from an effect before a fork point: the forks that the way goes on in, the nearest first. */
+  forks: ForkOnTheWay[];
   /** What could not be looked at. */
   notes: string[];
   effects: CausalEffect[];

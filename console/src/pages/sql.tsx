@@ -112,7 +112,7 @@ export function Sql({ here }: { here: SqlAddress }) {
   );
 }
 
-const COLUMNS = `select table_name, string_agg(column_name || ' ' || data_type, ', ' order by ordinal_position)
+const COLUMNS = `select table_name::text, string_agg(column_name || ' ' || data_type, ', ' order by ordinal_position)
 from information_schema.columns where table_schema = 'analytics' group by 1 order by 1`;
 
 /** The views that may be asked, with their columns; looked up when they are unfolded. */

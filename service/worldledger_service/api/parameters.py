@@ -54,6 +54,17 @@ UntilSeq = Annotated[int | None, whole(0), Query(ge=0, le=MAX_INT, description="
 Limit = Annotated[int | None, whole(1), Query(ge=1, le=MAX_INT, description="Give at most this many.")]
 
 
+_OF_HISTORY: Final = re.compile(r"(?:parent:)*([0-9]{1,16})\Z")
+
+
+def seq_of_history(text: str) -> str:
+    """Return a seq, which ``parent:`` may stand before; others are refused."""
+    found = _OF_HISTORY.match(text)
+    if found is None or not 1 <= int(found[1]) <= MAX_INT:
+        raise not_whole(1)
+    return text
+
+
 def held(text: str) -> str:
     """Return a text that PostgreSQL can hold; others are refused."""
     try:

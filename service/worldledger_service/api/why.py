@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query
-from pydantic import ConfigDict, Field
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import AfterValidator, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger.causes import Direction, LinkKind
 from worldledger.genesis import check_world_name
+from worldledger.moments import parse_moment
 from worldledger_service.api.answers import REVALIDATE, to_json
 from worldledger_service.api.context import services
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, json_of, problems
-from worldledger_service.api.parameters import Seq, WorldName, once, whole
+from worldledger_service.api.parameters import WorldName, once, seq_of_history, whole
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.store.why import MOST_DEPTH, MOST_EFFECTS, MOST_WIDTH, MOST_WINDOW, Asked, document, why
 
@@ -47,6 +48,7 @@ _WHY: Final[dict[str, Any]] = {
     "from_seq": 1,
     "to_seq": 42,
     "told_to_seq": None,
+    "forks": [],
     "notes": [],
     "effects": [
         {
@@ -119,6 +121,17 @@ class CausalEffect(Shape):
     left_out: dict[LinkKind, int] = Field(description="How many links of each kind were too many.")
 
 
+class ForkOnTheWay(Shape):
+    """A fork that the way forward goes on in."""
+
+    world_id: str
+    head_seq: GlobalSeq = Field(description="Its head; of one that is left again, that fork point.")
+    to_seq: int = Field(
+        ge=0, description="Up to here it is known what was touched and what agents were shown; 0: nowhere."
+    )
+    told_to_seq: int = Field(ge=0, description="Up to here effects were looked at for `caused_by`.")
+
+
 class WhyAnswer(Shape):
     """The way back or forward from an effect: the effects, the nearest first."""
 
@@ -130,17 +143,32 @@ class WhyAnswer(Shape):
     depth: int
     width: int
     limit: int
-    head_seq: int
+    head_seq: int = Field(description="The head of the effect's log; of an ancestor's, the fork point.")
     from_seq: GlobalSeq = Field(description="From here …")
     to_seq: GlobalSeq = Field(description="… to here it is known what was touched and what agents were shown.")
     told_to_seq: int | None = Field(
         description="Forward: up to here effects were looked at for `caused_by`; null backward."
+    )
+    forks: list[ForkOnTheWay] = Field(
+        description="Forward from an effect before a fork point: the forks that the way goes on in, the nearest first."
     )
     notes: list[str] = Field(description="What could not be looked at.")
     effects: list[CausalEffect]
 
 
 # -- routes ------------------------------------------------------------------------------------------------
+
+SeqOfHistory = Annotated[
+    str,
+    AfterValidator(seq_of_history),
+    Path(
+        max_length=1000,
+        description="The effect's global_seq. In a fork, `parent:` before it names one of the parent's, up to the fork "
+        "point, `parent:parent:` one of the parent's parent, and so on.",
+        examples=["42", "parent:42"],
+        json_schema_extra={"pattern": "^(parent:)*[1-9][0-9]{0,14}$"},
+    ),
+]
 
 router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Depends(once)])
 
@@ -158,7 +186,7 @@ router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Dep
 async def get_why(
     request: Request,
     world: WorldName,
-    seq: Seq,
+    seq: SeqOfHistory,
     direction: Annotated[Direction, Query(description="Back to its causes, or forward to what came of it.")] = "back",
     depth: Annotated[int, whole(0), Query(ge=0, le=MOST_DEPTH, description="Go so many links far.")] = _DEFAULT.depth,
     width: Annotated[
@@ -180,9 +208,13 @@ async def get_why(
     """Return the way back from an effect to the outside, or forward to all that came of it.
 
     Links are made from what is recorded, and from nothing else; each carries the checksum of the effect that it leads
-    to. What was too much is counted, and what could not be looked at is said.
+    to. What was too much is counted, and what could not be looked at is said. From an effect before the fork point of a
+    fork (`parent:42`), the way forward goes on in the fork.
     """
     store = services(request).store
-    record = await store.world(check_world_name(world))
-    found = await why(store, record, seq, Asked(direction, depth, width, limit, window))
+    record, moment = await store.world(check_world_name(world)), parse_moment(seq)
+    of, at_seq = record, moment.seq or 0
+    if moment.parents:
+        of, at_seq = await store.states.place_at(record, moment)
+    found = await why(store, record, at_seq, Asked(direction, depth, width, limit, window), of.world_id)
     return Response(to_json(document(found)), 200, {"Cache-Control": REVALIDATE}, "application/json")

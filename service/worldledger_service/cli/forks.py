@@ -163,7 +163,7 @@ def rerun(
     That is the intents of agents and the effects of engines, with their recorded times; staleness, quotas and
     latency are off. What the fork's state refuses is named, and where its state first differs from the
     parent's. Agents would perhaps have acted otherwise: this shows what the recorded actions lead to. The
-    same command again goes on where it was stopped.
+    same command again goes on where it was stopped, and reports the whole.
 
     Examples:
         worldledger rerun rich
@@ -199,17 +199,21 @@ _SHOWN = 5
 def _told(report: Report) -> Iterator[str]:
     """Say what became of a rerun."""
     come_to = report.resumed_after
-    if come_to is not None and come_to >= report.until_seq:
+    is_done = come_to is not None and come_to >= report.until_seq
+    if is_done:
         yield f"nothing to run on in {report.world_id}: an earlier rerun had come to seq {come_to} of {report.parent}"
-        states = "alike there"
     else:
-        yield from _done(report)
-        states = "alike to the end" if come_to is None else "alike from there to the end"
+        yield from _ran(report)
+    more = f", {len(report.newly_accepted)} of them refused in the parent" if report.newly_accepted else ""
+    submitted = f"{counted(report.issued, 'draft')} submitted" + ("" if come_to is None else " in all")
+    yield f"  {submitted}, {report.accepted} accepted{more}, {report.refused} refused"
+    if report.left_out:
+        kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in report.left_out.items())
+        yield f"  not submitted: {kinds}"
     if report.differs_at is not None:
-        first = "" if report.differs_after == come_to else "first "
-        yield f"  the states {first}differ after seq {report.differs_after}, at {plain(report.differs_at)}"
+        yield f"  the states first differ after seq {report.differs_after}, at {plain(report.differs_at)}"
     else:
-        yield f"  the states are {states}"
+        yield f"  the states are alike {'there' if is_done else 'to the end'}"
     for refusal in report.refusals[: 1 if report.refused > _SHOWN else _SHOWN]:
         what = f"seq {refusal.seq} {plain(refusal.kind)} of {plain(refusal.source_id)}"
         yield f"  refused: {what}: {plain(refusal.reason)}"
@@ -217,18 +221,13 @@ def _told(report: Report) -> Iterator[str]:
         yield f"  and {report.refused - 1} more after it (--json)"
 
 
-def _done(report: Report) -> Iterator[str]:
+def _ran(report: Report) -> Iterator[str]:
     span = f"seq {report.after_seq + 1} to {report.until_seq} of {report.parent}"
     if report.after_seq == report.until_seq:
         span = f"nothing after seq {report.after_seq} of {report.parent}"
     yield f"ran on in {report.world_id}: {span}, head {report.head_seq}"
     if report.resumed_after is not None:
         yield f"  went on after seq {report.resumed_after}, which an earlier rerun had come to"
-    more = f", {len(report.newly_accepted)} of them refused in the parent" if report.newly_accepted else ""
-    yield f"  {counted(report.issued, 'draft')} submitted, {report.accepted} accepted{more}, {report.refused} refused"
-    if report.left_out:
-        kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in report.left_out.items())
-        yield f"  not submitted: {kinds}"
 
 
 def _replacement(text: str) -> tuple[int, EffectDraft]:

@@ -72,6 +72,7 @@ def show_why(
     Examples:
         worldledger why my-world 120
         worldledger why my-world 120 --forward --depth 3
+        worldledger why my-fork parent:120 --forward
         worldledger why my-world head --dot | dot -Tsvg > why.svg
     """
     if back and forward:
@@ -86,9 +87,7 @@ def show_why(
         record = await find_world(store, world)
         asked = Asked("forward" if forward else "back", depth, width, limit, window)
         place, at_seq = await place_of(store, record, moment)
-        found = await why(store, place, at_seq, asked)
-        if forward and place.world_id != record.world_id:
-            found.notes.append(f"what came of it in the fork, after seq {place.head_seq}, is not followed")
+        found = await why(store, record, at_seq, asked, place.world_id)
         if as_json:
             put_bytes(json.dumps(document(found), ensure_ascii=False).encode() + b"\n")
         elif as_dot:
@@ -176,11 +175,18 @@ class _Tree:
 
 def _remarks(found: Why) -> Iterator[str]:
     """Say which parts were not searched."""
+    from worldledger_service.store.why import Onward  # noqa: PLC0415 - slow to load
+
     if found.asked.direction == "back" and found.from_seq > 1:
         yield f"before {found.from_seq} only what effects record themselves is followed (--window)"
-    if found.asked.direction == "forward" and found.to_seq < found.head_seq:
-        told = "to the head" if found.told_to_seq == found.head_seq else f"to {found.told_to_seq}"
-        yield f"after {found.to_seq} only told links are followed, {told} of {found.head_seq} (--window)"
+    if found.asked.direction == "forward":
+        own = Onward(found.root.world_id, found.head_seq, found.to_seq, found.told_to_seq or 0)
+        for number, each in enumerate([own, *found.forks]):
+            if each.to_seq < each.head_seq:
+                end = "head" if number == len(found.forks) else "fork point"
+                where = f"in {each.world_id} " * (number > 0) + f"after {each.to_seq} " * (each.to_seq > 0)
+                told = f"to the {end}" if each.told_to_seq == each.head_seq else f"to {each.told_to_seq}"
+                yield f"{where}only told links are followed, {told} of {each.head_seq} (--window)"
     ends = sum(not each.node.is_expanded for each in found.effects)
     if ends:
         yield f"{counted(ends, 'effect')} at the depth of {found.asked.depth} not followed (--depth)"

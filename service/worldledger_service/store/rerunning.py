@@ -2,21 +2,23 @@
 
 The fork's own state decides, so a draft may be refused here that was accepted there, and the other way round. Each
 batch is one write, which fails if somebody else writes to the fork meanwhile. What is written names the parent's effect
-(``rerun_of`` in its source_metadata), so a rerun that was stopped goes on where it was.
+(``rerun_of`` in its source_metadata), so a rerun that was stopped goes on where it was. It reports the whole then: what
+was refused before is decided once more, and the logs are folded from where they part.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from worldledger.comparing import OWN_OF_STATES, Ignored, left_out_of, state_differences, touched_by
+from worldledger.comparing import LEFT_OUT, OWN_OF_STATES, Ignored, left_out_of, state_differences, touched_by
 from worldledger.core_kinds import INTENT_REJECTED_KIND
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import (
@@ -32,11 +34,13 @@ from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger.views import Views
 from worldledger_service.database.engine import transaction
 from worldledger_service.store.live import LiveState
+from worldledger_service.store.records import Head
 from worldledger_service.store.sealing import Group, Sealer
 from worldledger_service.store.statements import write_groups
 from worldledger_service.store.units import Unit
 
 if TYPE_CHECKING:
+    from worldledger.chain import StoredEffect
     from worldledger.deltas import View
     from worldledger.world import WorldState
     from worldledger_service.store.reader import Reader
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
 _BATCH: Final = 200
 #: Refusals that a report names.
 _NAMED: Final = 100
+#: Members of an effect that states are made from.
+_FOLDED: Final = ("kind", "payload", "source_id", "sim_time", "priority", "schema_version")
 
 #: A user's own policy: called with an agent's name, its view in the fork and the recorded draft's kind and payload.
 #: It returns the kind and the payload to submit instead (``{"kind": …, "payload": …}``), or None for nothing.
@@ -72,7 +78,11 @@ class Report:
     ``issued`` drafts were submitted, of which ``accepted`` became effects; ``refusals`` names the first hundred of the
     others, ``newly_accepted`` those that the parent had refused. ``left_out`` counts effects by kind. The states first
     differ after ``differs_after`` (the fork point: already there), at ``differs_at``, a JSON Pointer; both are None if
-    they never do, or if a rerun went on, which does not look back (``resumed_after``).
+    they never do.
+
+    If it went on where an earlier rerun was stopped, after ``resumed_after``, the report is that of both together, as
+    of one that ran in one go. Which drafts the earlier one was told to skip is not recorded: one that would be accepted
+    counts as left out.
     """
 
     world_id: str
@@ -145,6 +155,8 @@ class Rerun:
         start = await self._resume()
         await self._check(start)
         checked = fork_of is None or not fork_of.unverified  # it was forked anyway, and the genesis says so
+        if report.resumed_after is not None:
+            await self._recover(start, checked=checked)
         theirs = (await self._states.base_at(self._parent.world_id, start, check=checked)).fold
         own = await self._states.fold_at(world_id, self._world.head_seq)
         if self._asked.playing is not None:
@@ -172,10 +184,108 @@ class Rerun:
         async for batch in self._reader.batches(self._world.world_id, until_seq=self._world.head_seq):
             for row in batch:
                 of = orjson.loads(row.text).get("source_metadata", {}).get(RERUN_OF)
-                if type(of) is int:
+                if type(of) is int and of > last:  # by a rerun they ascend
                     self._places[of] = row.global_seq
-                    last = self.report.resumed_after = max(last, of)
+                    last = self.report.resumed_after = of
         return last
+
+    # -- what an earlier rerun has done ------------------------------------------------------------------------
+
+    async def _recover(self, start: int, *, checked: bool) -> None:
+        """Report what an earlier rerun did, up to the seq that it came to: what it refused, and the first difference.
+
+        The states are alike as long as the logs are. So they are folded only from where they part until the states
+        differ, and the fork's also for what is missing in it, which is decided once more.
+        """
+        report, fork = self.report, self._world.world_id
+        begun = min(self._places.values()) - 1
+        parting, missing = await self._side_by_side(begun, start)
+        theirs: Fold | None
+        theirs = before = (await self._states.base_at(report.parent, report.after_seq, check=checked)).fold
+        own = await self._states.fold_at(fork, begun)
+        self._look(report.after_seq, before, own)
+        first = [*missing[:1], *([] if parting is None or report.differs_after is not None else [parting])]
+        if not first:
+            return
+        since = min(first)
+        begun = max((place for seq, place in self._places.items() if seq < since), default=begun)
+        if report.differs_after is not None:
+            theirs = None
+        elif since > report.after_seq + 1:
+            theirs = (await self._states.base_at(report.parent, since - 1, check=checked)).fold
+        if begun > own.seq:
+            own = await self._states.fold_at(fork, begun)
+        if self._asked.playing is not None and missing:
+            self._views = Views(own.copy())
+        await self._go_over(since, start, theirs, own, missing)
+
+    async def _side_by_side(self, begun: int, start: int) -> tuple[int | None, list[int]]:
+        """Read what was run on in both logs, and count it.
+
+        Returns the parent's seq from which on the two are not alike, if there is one, and the drafts that are missing
+        in the fork: refused, or left out as the rerun was told.
+        """
+        report, missing = self.report, list[int]()
+        parting: int | None = None
+        async with _reading(self._reader, self._world.world_id, begun) as read:
+            async for batch in self._reader.batches(report.parent, after_seq=report.after_seq, until_seq=start):
+                for row in batch:
+                    place = self._places.get(row.global_seq)
+                    is_alike = row.kind in LEFT_OUT
+                    if place is not None:
+                        *more, own = await read(place)
+                        if parting is None:
+                            is_alike = all(each.kind in LEFT_OUT for each in more) and _are_alike(row, own)
+                        report.issued += 1
+                        report.accepted += 1
+                        if row.kind == INTENT_REJECTED_KIND:
+                            report.newly_accepted.append(row.global_seq)
+                    elif fate_of(row.kind) == "again":
+                        missing.append(row.global_seq)
+                    else:
+                        self._left_out[row.kind] += 1
+                    if parting is None and not is_alike:
+                        parting = row.global_seq
+        return parting, missing
+
+    async def _go_over(self, since: int, start: int, theirs: Fold | None, own: Fold, missing: list[int]) -> None:
+        """Decide once more what is missing in the fork, and look where the states (None: they do) first differ."""
+        fork, lacking = self._world.world_id, set(missing)
+        head = Head(own.seq, b"", (await self._reader.effect(fork, own.seq)).sim_time, 0.0)
+        async with _reading(self._reader, fork, own.seq) as read:
+            async for batch in self._reader.batches(self.report.parent, after_seq=since - 1, until_seq=start):
+                for row in batch:
+                    seq = row.global_seq
+                    if theirs is None and (not missing or seq > missing[-1]):
+                        return
+                    effect: Effect = orjson.loads(row.text)
+                    touched: Any = ()
+                    for each in await read(self._places.get(seq, 0)):
+                        written = orjson.loads(each.text)
+                        touched = touched_by(touched, own.apply(written))
+                        head = Head(own.seq, each.checksum, each.sim_time, 0.0)
+                        for _ in () if self._views is None else self._views.apply(written):
+                            pass
+                    if seq in lacking:
+                        self._decide_again(effect, own, head)
+                    if theirs is not None:
+                        self._look(seq, theirs, own, touched_by(theirs.apply(effect), touched))
+                        theirs = theirs if self.report.differs_after is None else None
+                    if seq % _BATCH == 0:
+                        await asyncio.sleep(0)
+
+    def _decide_again(self, effect: Effect, own: Fold, head: Head) -> None:
+        """Find out why a draft is missing in the fork: it is refused there, or else was left out."""
+        self._sealer.live = LiveState(own, 0, lambda _: None)
+        drafted = self._drafted(effect)
+        found = None if drafted is None else self._judge(drafted, Group(self._world.world_id, head, head))
+        if isinstance(found, Refusal):
+            self.report.issued += 1
+            self._refuse(found)
+        else:
+            self._left_out[effect["kind"]] += 1
+
+    # -- running on ----------------------------------------------------------------------------------------------
 
     async def _check(self, start: int) -> None:
         """Check that what is asked for otherwise is still to come, and that the fork has not gone on by itself."""
@@ -221,7 +331,7 @@ class Rerun:
         if seq in self._asked.skip or fate_of(effect["kind"]) != "again":
             return None
         try:
-            found = again(effect, self._places, adapted=self._adapted)
+            found = again(effect, self._places, self.report.after_seq, adapted=self._adapted)
         except (KeyError, TypeError, SimulationError):
             return None  # it is none that the service writes
         replaced = self._asked.replace.get(seq)
@@ -234,37 +344,17 @@ class Rerun:
         return spec if self._ancestors is None else with_own_noise(spec, self._ancestors, self._world.world_uuid)
 
     def _issue(self, effect: Effect, drafted: Again, group: Group) -> tuple[Group, Any]:
-        report, draft = self.report, drafted.draft
-        report.issued += 1
-        judges: dict[int, Callable[[WorldState], None]] = {}
-        if drafted.agent_id is not None and self._asked.playing is not None:
-            played = self._play(drafted.agent_id, draft)
-            if played is None:
-                self._left_out[effect["kind"]] += 1
-                report.issued -= 1
-                return group, ()
-            draft = played
-        try:
-            if drafted.agent_id is not None:
-                agent_id = drafted.agent_id
-                judged = draft
-                judges[0] = lambda state: judge_intent_again(
-                    agent_id, judged, self._sealer.ruleset, state, self._world.world_id
-                )
-            unit = Unit.of([draft], limit=1, system=True)
-            unit.judges = judges
-            before = len(group.texts)
-            group, _, refused = self._sealer.seal(group.before, [unit], final=True, onto=group)
-            unit.future.cancel()
-            if refused:
-                raise unit.refusal or InvalidEffectError("it was refused")
-        except SimulationError as error:
-            report.refused += 1
-            if len(report.refusals) < _NAMED:
-                report.refusals.append(
-                    Refusal(drafted.seq, draft["kind"], draft["source_id"], error.code, error.message)
-                )
+        report = self.report
+        before = len(group.texts)
+        found = self._judge(drafted, group)
+        if found is None:
+            self._left_out[effect["kind"]] += 1
             return group, ()
+        report.issued += 1
+        if isinstance(found, Refusal):
+            self._refuse(found)
+            return group, ()
+        group = found
         live = self._sealer.live
         assert live is not None  # noqa: S101 - it is dropped only with a refusal
         live.after(group.before.seq, group.texts)
@@ -276,8 +366,42 @@ class Rerun:
             if self._views is not None:
                 for _ in self._views.apply(orjson.loads(text)):
                     pass
-        is_same = self._asked.playing is None and drafted.seq not in self._asked.replace
-        return group, () if is_same else None
+        is_other = self._asked.playing is not None or drafted.seq in self._asked.replace
+        return group, None if is_other or effect["kind"] == INTENT_REJECTED_KIND else ()
+
+    def _judge(self, drafted: Again, group: Group) -> Group | Refusal | None:
+        """Decide about a draft that is to follow a group: return the group with its effect, or why it is refused.
+
+        None: the user's policy leaves it out.
+        """
+        draft = drafted.draft
+        judges: dict[int, Callable[[WorldState], None]] = {}
+        if drafted.agent_id is not None:
+            agent_id = drafted.agent_id
+            if self._asked.playing is not None:
+                played = self._play(agent_id, draft)
+                if played is None:
+                    return None
+                draft = played
+            judged = draft
+            judges[0] = lambda state: judge_intent_again(
+                agent_id, judged, self._sealer.ruleset, state, self._world.world_id
+            )
+        try:
+            unit = Unit.of([draft], limit=1, system=True)
+            unit.judges = judges
+            group, _, refused = self._sealer.seal(group.before, [unit], final=True, onto=group)
+            unit.future.cancel()
+            if refused:
+                raise unit.refusal or InvalidEffectError("it was refused")
+        except SimulationError as error:
+            return Refusal(drafted.seq, draft["kind"], draft["source_id"], error.code, error.message)
+        return group
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.report.refused += 1
+        if len(self.report.refusals) < _NAMED:
+            self.report.refusals.append(refusal)
 
     def _play(self, agent_id: str, draft: EffectDraft) -> EffectDraft | None:
         """Let the user's policy say what an agent does instead. Raises PolicyFailedError."""
@@ -309,6 +433,33 @@ class Rerun:
         self.report.head_seq = group.after.seq
         self._written(group.world_id, group.after.seq)
         return Group(group.world_id, group.after, group.after)
+
+
+@asynccontextmanager
+async def _reading(
+    reader: Reader, world_id: str, after_seq: int
+) -> AsyncIterator[Callable[[int], Awaitable[list[StoredEffect]]]]:
+    """Return a function that reads on in a log: it returns the next effects up to a seq."""
+    rows: deque[StoredEffect] = deque()
+    async with aclosing(reader.batches(world_id, after_seq=after_seq)) as batches:
+
+        async def read(until_seq: int) -> list[StoredEffect]:
+            found: list[StoredEffect] = []
+            while not found or found[-1].global_seq < until_seq:
+                if not rows:
+                    rows.extend(await anext(batches, []))
+                if not rows or rows[0].global_seq > until_seq:
+                    break
+                found.append(rows.popleft())
+            return found
+
+        yield read
+
+
+def _are_alike(one: StoredEffect, other: StoredEffect) -> bool:
+    """Return whether two effects make the same of a state."""
+    effects = [orjson.loads(each.text) for each in (one, other)]
+    return all(effects[0].get(name) == effects[1].get(name) for name in _FOLDED)
 
 
 def read_replacement(text: bytes) -> EffectDraft:

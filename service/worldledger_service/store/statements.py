@@ -282,18 +282,22 @@ left join requests q
     on q.world_id = e.world_id and q.source_id = e.source_id and q.req_id = e.effect ->> 'req_id'
 """
 
-#: Of the first $4 effects after a seq ($2) that name their cause, those whose cause is $3 or later, with that cause.
-#: The last row has the last of those that were looked at (null: none), and their number. Keys stand sorted, so the
-#: cause stands first in the text.
+#: Of the first $4 effects after a seq ($2) up to $5 that name their cause, those whose cause is $3 or later, with that
+#: cause, and with what a fork's effect says of a cause before the fork point (as JSON; null: nothing). The last row has
+#: the last of those that were looked at (null: none), and their number. Keys stand sorted, so the cause stands first in
+#: the text.
 EFFECTS_CAUSED = """
 with looked as materialized (
-    select global_seq, split_part(substring(effect::text from 14 for 20), ',', 1) as cause from effects
-    where world_id = $1 and global_seq > $2 and starts_with(effect::text, '{"caused_by":')
+    select global_seq, split_part(substring(effect::text from 14 for 20), ',', 1) as cause,
+           case when starts_with(effect::text, '{"caused_by":1,') and strpos(effect::text, '"inherited_cause":') > 0
+               then (effect #> '{source_metadata,inherited_cause}')::text end as inherited
+    from effects
+    where world_id = $1 and global_seq > $2 and global_seq <= $5 and starts_with(effect::text, '{"caused_by":')
     order by world_id, global_seq limit $4)
-select global_seq, cause::bigint as cause, false as is_end from looked
+select global_seq, cause::bigint as cause, inherited, false as is_end from looked
 where case when length(cause) between 1 and 16 and translate(cause, '0123456789', '') = '' then
     cause::bigint between $3 and global_seq - 1 end
-union all select max(global_seq), count(*), true from looked
+union all select max(global_seq), count(*), null, true from looked
 order by is_end, global_seq
 """
 

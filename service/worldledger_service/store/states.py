@@ -142,9 +142,12 @@ class States:
         """Return the place of a moment in a world's history: in its own log, or in an ancestor's up to the fork point.
 
         The record of an ancestor has the fork point as its head. Raises MomentNotFoundError as `seq_at` does, for the
-        world itself if no ancestor has the moment either, and for a parent that a world does not have.
+        world itself if no ancestor has the moment either, for a parent that a world does not have, and for a seq of an
+        ancestor after the fork point.
         """
         named = await self._named(world, moment)
+        if named is not world and moment.seq is not None and not 1 <= moment.seq <= named.head_seq:
+            raise _not_shared(world, named, moment.seq)
         with _up_to_the_fork_point(is_named=named is not world):
             return await self._place(named, moment._replace(parents=0))
 
@@ -484,6 +487,19 @@ class States:
             live.grow((await advance(reader, Base(live.fold, b"", 0), seq)).size)
 
 
+def _not_shared(world: WorldRecord, older: WorldRecord, seq: int) -> MomentNotFoundError:
+    """Make the error for a seq of an ancestor that is not in the world's history."""
+    name, last = older.world_id, older.head_seq
+    advice = f"for later ones ask {name!r} itself" if seq > last else "the first is 1"
+    what = f"seq {seq} of {name!r} is not in the history of {world.world_id!r}"
+    return MomentNotFoundError(
+        f"{what}: they share its effects up to seq {last}, the fork point; {advice}",
+        world_id=name,
+        global_seq=seq,
+        fork_point=last,
+    )
+
+
 @contextmanager
 def _up_to_the_fork_point(*, is_named: bool) -> Iterator[None]:
     """Say in the error about a named ancestor that only its effects up to the fork point were looked at."""
@@ -492,4 +508,5 @@ def _up_to_the_fork_point(*, is_named: bool) -> Iterator[None]:
     except MomentNotFoundError as error:
         if not is_named:
             raise
-        raise MomentNotFoundError(f"up to the fork point, {error.message}", **error.details) from None
+        details = {("fork_point" if name == "head_seq" else name): value for name, value in error.details.items()}
+        raise MomentNotFoundError(f"up to the fork point, {error.message}", **details) from None

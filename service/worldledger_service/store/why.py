@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
 from worldledger.aio import running
 from worldledger.causes import (
+    INHERITED_CAUSE,
     Context,
     Direction,
+    History,
     Link,
     LinkKind,
     Node,
@@ -27,7 +30,7 @@ from worldledger.causes import (
     refusal_of,
 )
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
-from worldledger.errors import SimulationError
+from worldledger.errors import ParentMissingError, SimulationError, TamperedError
 from worldledger.folding import Fold
 from worldledger.rulesets.base import Touched
 from worldledger.staleness import shown_by
@@ -35,7 +38,6 @@ from worldledger.views import Views
 from worldledger_service.store import statements
 
 if TYPE_CHECKING:
-    from worldledger.chain import StoredEffect
     from worldledger.effects import Effect
     from worldledger_service.store.records import WorldRecord
     from worldledger_service.store.store import Store
@@ -47,6 +49,8 @@ MOST_EFFECTS: Final = 10_000
 MOST_WINDOW: Final = 20_000
 #: Most agents whose views are made again, the ones nearest to the effect first.
 MOST_AGENTS: Final = 8
+#: Most logs that a window is made of, which goes on over fork points.
+MOST_LOGS: Final = 8
 #: Effects that are folded in one go, aside: others wait for their turn there, too.
 _AT_ONCE: Final = 500
 #: Most effects with a cause that are looked at after the window.
@@ -84,11 +88,23 @@ class Found(NamedTuple):
     node: Node
 
 
+class Onward(NamedTuple):
+    """A fork that the way forward goes on in: its head, or the fork point where that is left again.
+
+    The window reaches to ``to_seq`` (0: not so far), and causes were looked for up to ``told_to_seq``.
+    """
+
+    world_id: str
+    head_seq: int
+    to_seq: int
+    told_to_seq: int
+
+
 class Why(NamedTuple):
     """The way back or forward from an effect.
 
     ``from_seq`` and ``to_seq`` are the window. Forward, effects after it were looked at for their ``caused_by`` up to
-    ``told_to_seq``. ``notes`` say what could not be looked at.
+    ``told_to_seq``, and ``forks`` are those in which it goes on. ``notes`` say what could not be looked at.
     """
 
     root: Place
@@ -97,18 +113,21 @@ class Why(NamedTuple):
     from_seq: int
     to_seq: int
     told_to_seq: int | None
+    forks: list[Onward]
     notes: list[str]
     effects: list[Found]
 
 
-async def why(store: Store, world: WorldRecord, seq: int, asked: Asked) -> Why:
+async def why(store: Store, world: WorldRecord, seq: int, asked: Asked, of: str | None = None) -> Why:
     """Return the causes of an effect, or its consequences. Raises EffectNotFoundError and StoreUnavailableError.
 
-    In a world whose ruleset is not installed, or fails, only what effects record by themselves is known; the result
-    says so.
+    It is an effect of the world's log, or with ``of`` of this ancestor's, up to the fork point: what came of it there,
+    and after the fork point in the world. In a world whose ruleset is not installed, or fails, only what effects record
+    by themselves is known; the result says so.
     """
-    await store.reader.effect(world.world_id, seq)
-    return await _Search(store, world, Place(world.world_id, seq), asked).run()
+    root = Place(of or world.world_id, seq)
+    await store.reader.effect(*root)
+    return await _Search(store, world, root, asked).run()
 
 
 class _Row(NamedTuple):
@@ -122,15 +141,15 @@ class _Row(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """A part of a world's log that was folded."""
+    """A part of one world's log that is folded."""
 
-    window: Window
+    world_id: str
     from_seq: int
     to_seq: int
 
-    def has(self, seq: int) -> bool:
+    def has(self, place: Place) -> bool:
         """Return whether an effect lies in it."""
-        return self.from_seq <= seq <= self.to_seq
+        return place.world_id == self.world_id and self.from_seq <= place.global_seq <= self.to_seq
 
 
 class _Search:
@@ -138,131 +157,176 @@ class _Search:
 
     def __init__(self, store: Store, world: WorldRecord, root: Place, asked: Asked) -> None:
         self._store = store
-        self._world = world
         self._root = root
         self._asked = asked
         self._notes: list[str] = []
+        #: the world after its ancestors, each with the fork point as its head
+        self._line = [world]
+        self._history = History(world.world_id)
         self._rows: dict[Place, _Row] = {}
-        #: by world; back, a fork's window goes on in its ancestors
-        self._stretches: dict[str, _Stretch] = {}
-        self._left = asked.window
-        #: forward, causes and what they led to after the window
-        self._told: defaultdict[int, list[int]] = defaultdict(list)
-        self._told_to_seq: int | None = None
+        #: the window, and the parts of logs that it is made of, the oldest first
+        self._window = Window(self._history)
+        self._stretches: list[_Stretch] = []
+        #: forward, causes and what they led to after the window; and by world up to where they were looked for
+        self._told: defaultdict[Place, list[Place]] = defaultdict(list)
+        self._told_to: dict[str, int] = {}
 
     async def run(self) -> Why:
         """Search."""
-        root, is_back = self._root, self._asked.direction == "back"
+        is_back = self._asked.direction == "back"
+        await self._read_lineage()
+        worlds = [record.world_id for record in self._line]
+        at = worlds.index(self._root.world_id)
         if is_back:
-            stretch = await self._look_before(root)
+            self._stretches = self._behind(self._line[: at + 1])
+            await self._look()
         else:
-            to_seq = max(min(root.global_seq + self._asked.window, self._world.head_seq), root.global_seq)
-            async with running(self._look_further(to_seq)) as further:  # by the database, while this process folds
-                stretch = await self._look(root.world_id, root.global_seq, to_seq)
+            self._stretches = self._ahead(self._line[at:])
+            async with running(self._look_further(self._line[at:])) as further:  # by the database, while this one folds
+                await self._look()
                 await further
-        walk = Walk(root, depth=self._asked.depth, width=self._asked.width, most=self._asked.limit)
+        asked = self._asked
+        walk = Walk(self._root, depth=asked.depth, width=asked.width, most=asked.limit, history=self._history)
         while walk.wanted:
             if is_back:
                 await self._fetch(walk.wanted)
-                for place in walk.wanted:
-                    await self._look_on(place)
             walk.take({place: self._links(place) for place in walk.wanted})
         await self._fetch(walk.nodes)
         walk.forget([place for place in walk.nodes if place not in self._rows])
-        effects = [self._found(node) for node in walk.nodes.values()]
+        (stretch,) = (each for each in self._stretches if each.has(self._root))
+        reached = {each.world_id: each.to_seq for each in self._stretches}
         return Why(
-            root,
+            self._root,
             self._asked,
-            self._world.head_seq,
+            self._line[at].head_seq,
             stretch.from_seq,
             stretch.to_seq,
-            self._told_to_seq,
+            None if is_back else self._told_to[self._root.world_id],
+            []
+            if is_back
+            else [
+                Onward(each.world_id, each.head_seq, reached.get(each.world_id, 0), self._told_to[each.world_id])
+                for each in self._line[at + 1 :]
+            ],
             self._notes,
-            effects,
+            [self._found(node) for node in walk.nodes.values()],
         )
 
     def _links(self, place: Place) -> Iterable[Link]:
-        world_id, seq = place
-        stretch = self._stretches.get(world_id)
-        window = stretch.window if stretch is not None and stretch.has(seq) else None
+        is_in_window = any(stretch.has(place) for stretch in self._stretches)
+        number = self._history.number(place) if is_in_window else None
         if self._asked.direction == "forward":
-            found = [] if window is None else window.forward(seq)
-            return [*found, *(Link("told", Place(world_id, later)) for later in self._told.get(seq, ()))]
-        if window is not None:
-            return [*window.back(seq), *self._taken_over(self._parent_of(place))]
+            found = [] if number is None else self._window.forward(number)
+            return [*found, *(Link("told", later) for later in self._told.get(place, ()))]
+        if number is not None:
+            return self._window.back(number)
         row = self._rows.get(place)
-        return [] if row is None else recorded_links(place, row.effect, row.first_seq)
+        return [] if row is None else recorded_links(place, row.effect, row.first_seq, self._history)
 
-    def _parent_of(self, place: Place) -> Place | None:
-        """Return the effect that a fork goes on from, if this is the place of its genesis."""
-        row = self._rows.get(place)
-        parent = None if row is None else forked_from(row.effect, place.global_seq)
-        return None if parent is None else Place(parent.world_id, parent.global_seq)
+    async def _read_lineage(self) -> None:
+        """Find out which ancestors the world has, and up to where; those of a fork that is not whole are not known."""
+        (world,) = self._line
+        try:
+            self._line = await self._store.states.line(world)
+        except (ParentMissingError, TamperedError) as error:
+            self._note(f"what lies before the fork point is not known: {error.message}")
+        self._history = History(world.world_id, ((each.world_id, each.head_seq) for each in self._line[:-1]))
+        self._window = Window(self._history)
 
-    def _taken_over(self, parent: Place | None) -> list[Link]:
-        """Return links to what made the state that a fork goes on from, as far as the window reaches."""
-        stretch = None if parent is None else self._stretches.get(parent.world_id)
-        if stretch is None or parent is None or stretch.to_seq != parent.global_seq:
-            return []
-        return stretch.window.last_touched()
+    def _note(self, note: str) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
 
     # -- the window ----------------------------------------------------------------------------------------
 
-    async def _look_on(self, place: Place) -> None:
-        """Go on with the window in the world of a place, and in the parent that a fork goes on from."""
-        for each in (place, self._parent_of(place)):
-            if each is not None and each.world_id not in self._stretches and self._left > 0:
-                await self._fetch([each])
-                if each in self._rows:
-                    await self._look_before(each)
+    def _behind(self, line: Sequence[WorldRecord]) -> list[_Stretch]:
+        """Return the window before the effect, which goes on in the ancestors as far as it reaches."""
+        found: list[_Stretch] = []
+        left, to_seq = self._asked.window, self._root.global_seq
+        for record in self._nearest([*reversed(line)]):
+            to_seq = record.head_seq if found else to_seq
+            from_seq = max(to_seq - left + 1, 1)
+            found.insert(0, _Stretch(record.world_id, from_seq, to_seq))
+            left -= to_seq - from_seq + 1
+            if left <= 0:
+                break
+        return found
 
-    async def _look_before(self, place: Place) -> _Stretch:
-        """Read and fold what is left of the window, up to an effect."""
-        stretch = await self._look(place.world_id, max(place.global_seq - self._left + 1, 1), place.global_seq)
-        self._left -= stretch.to_seq - stretch.from_seq + 1
-        return stretch
+    def _ahead(self, line: Sequence[WorldRecord]) -> list[_Stretch]:
+        """Return the window after the effect, which goes on in the forks as far as it reaches."""
+        found: list[_Stretch] = []
+        left, from_seq = self._asked.window + 1, self._root.global_seq
+        for record in self._nearest(line):
+            # Of a fork the genesis is looked at in any case: by it the fork takes over what there was.
+            to_seq = max(min(from_seq + max(left, 1) - 1, record.head_seq), from_seq)
+            found.append(_Stretch(record.world_id, from_seq, to_seq))
+            left -= to_seq - from_seq + 1
+            if to_seq < record.head_seq:
+                break
+            from_seq = 1
+        return found
 
-    async def _look(self, world_id: str, from_seq: int, to_seq: int) -> _Stretch:
-        """Read and fold a stretch of a log."""
-        rows: list[StoredEffect] = []
-        async for batch in self._store.reader.batches(world_id, after_seq=from_seq - 1, until_seq=to_seq):
-            rows += batch
-        fold: Fold | None = None
-        try:
-            fold = await self._store.states.fold_at(world_id, max(from_seq - 1, 1))
-        except SimulationError as error:
-            self._notes.append(f"touched entities and views are not known: {error.message}")
-        effects = [_read(row.text) for row in rows]
-        for row, effect in zip(rows, effects, strict=True):
-            place = Place(world_id, row.global_seq)
-            self._rows[place] = _Row(row.checksum, row.kind, row.source_id, row.sim_time, effect, None)
-        stretch = self._stretches[world_id] = _Stretch(Window(world_id), from_seq, to_seq)
-        if rows and from_seq > 1:
-            await self._begin_request(stretch, rows[0].source_id, effects[0].get("req_id"))
-        aside = self._store.aside.run
-        replay = None if fold is None else await aside(partial(_Replay, fold, self._agents(effects)))
-        taken = [(row.global_seq, effect) for row, effect in zip(rows, effects, strict=True)]
-        for start in range(0, len(taken), _AT_ONCE):
-            await aside(partial(_fill, stretch.window, replay, taken[start : start + _AT_ONCE]))
-        if replay is not None:
-            self._notes += replay.notes()
-        return stretch
+    def _nearest(self, line: Sequence[WorldRecord]) -> Iterator[WorldRecord]:
+        """Yield the nearest logs, and say if there are more."""
+        yield from line[:MOST_LOGS]
+        if len(line) > MOST_LOGS:
+            self._note(f"the window ends with the log of {line[MOST_LOGS - 1].world_id}, the {MOST_LOGS}th")
 
-    async def _begin_request(self, stretch: _Stretch, source_id: str, req_id: Any) -> None:
-        """Tell a window in which request it begins."""
-        if not isinstance(req_id, str):
+    async def _look(self) -> None:
+        """Read and fold the window."""
+        read = [await self._read_stretch(stretch) for stretch in self._stretches]
+        agents = self._agents([effect for effects in read for _, effect in effects])
+        (first, effects), aside = (self._stretches[0], read[0]), self._store.aside.run
+        if first.from_seq > 1 and effects:
+            await self._begin_request(first, effects[0][1])
+        for stretch, effects in zip(self._stretches, read, strict=True):
+            fold: Fold | None = None
+            try:
+                fold = await self._store.states.fold_at(stretch.world_id, max(stretch.from_seq - 1, 1))
+            except SimulationError as error:
+                self._note(f"touched entities and views are not known: {error.message}")
+            replay = None if fold is None else await aside(partial(_Replay, fold, agents))
+            before = self._number(Place(stretch.world_id, stretch.from_seq)) - stretch.from_seq
+            for start in range(0, len(effects), _AT_ONCE):
+                part = effects[start : start + _AT_ONCE]
+                await aside(partial(_fill, self._window, replay, before, part))
+            for note in () if replay is None else replay.notes():
+                self._note(note)
+
+    def _number(self, place: Place) -> int:
+        number = self._history.number(place)
+        assert number is not None  # noqa: S101 - it lies in one of the stretches
+        return number
+
+    async def _read_stretch(self, stretch: _Stretch) -> list[tuple[int, dict[str, Any]]]:
+        """Read a stretch; return its effects, each with its seq."""
+        found: list[tuple[int, dict[str, Any]]] = []
+        batches = self._store.reader.batches(stretch.world_id, after_seq=stretch.from_seq - 1, until_seq=stretch.to_seq)
+        async for batch in batches:
+            for row in batch:
+                effect = _read(row.text)
+                place = Place(stretch.world_id, row.global_seq)
+                self._rows[place] = _Row(row.checksum, row.kind, row.source_id, row.sim_time, effect, None)
+                found.append((row.global_seq, effect))
+        return found
+
+    async def _begin_request(self, stretch: _Stretch, effect: Mapping[str, Any]) -> None:
+        """Tell the window in which request it begins."""
+        source_id, req_id = effect.get("source_id"), effect.get("req_id")
+        if not isinstance(source_id, str) or not isinstance(req_id, str):
             return
-        world_id = stretch.window.world_id
+        world_id = stretch.world_id
         for row in await self._store.reader.fetch(statements.KNOWN_REQUESTS, world_id, [source_id], [req_id]):
             if row["first_seq"] < stretch.from_seq:
-                stretch.window.begin_request(source_id, req_id, row["first_seq"], stretch.from_seq - 1)
+                first, last = (self._number(Place(world_id, seq)) for seq in (row["first_seq"], stretch.from_seq - 1))
+                self._window.begin_request(source_id, req_id, first, last)
 
     def _agents(self, effects: Sequence[dict[str, Any]]) -> list[str]:
         """Return the agents whose views something was made from, those nearest to the effect first."""
         nearest_first = reversed(effects) if self._asked.direction == "back" else iter(effects)
         agents = dict.fromkeys(found.agent_id for effect in nearest_first if (found := context_of(effect)) is not None)
         if len(agents) > MOST_AGENTS:
-            self._notes.append(
+            self._note(
                 f"{len(agents)} agents decided something in the window; what was shown is known for the nearest "
                 f"{MOST_AGENTS}, of the others only the effect that made their view"
             )
@@ -270,17 +334,32 @@ class _Search:
 
     # -- beyond it -----------------------------------------------------------------------------------------
 
-    async def _look_further(self, to_seq: int) -> None:
-        """Forward: look for what names its cause after the window."""
-        self._told_to_seq = to_seq
-        if to_seq >= self._world.head_seq:
-            return
-        *found, (last_seq, looked, _) = await self._store.reader.fetch(
-            statements.EFFECTS_CAUSED, self._root.world_id, to_seq, self._root.global_seq, MOST_TOLD
-        )
-        self._told_to_seq = self._world.head_seq if looked < MOST_TOLD else last_seq
-        for later, cause, _ in found:
-            self._told[cause].append(later)
+    async def _look_further(self, line: Sequence[WorldRecord]) -> None:
+        """Forward: look for what names its cause after the window, here and in the forks."""
+        reached = {stretch.world_id: stretch.to_seq for stretch in self._stretches}
+        left = MOST_TOLD
+        for record, following in zip_longest(line, line[1:]):
+            world_id, after = record.world_id, reached.get(record.world_id, 0)
+            self._told_to[world_id] = after
+            if after >= record.head_seq:
+                continue
+            if following is not None:
+                self._told[Place(world_id, record.head_seq)].append(Place(following.world_id, 1))
+            if left <= 0:
+                continue
+            since = self._root.global_seq if world_id == self._root.world_id else 1
+            *found, (last_seq, looked, _, _) = await self._store.reader.fetch(
+                statements.EFFECTS_CAUSED, world_id, after, since, left, record.head_seq
+            )
+            self._told_to[world_id] = record.head_seq if looked < left else last_seq
+            left -= looked
+            for later, cause, inherited, _ in found:
+                named: dict[str, Any] = {"caused_by": cause}
+                if inherited is not None:
+                    named["source_metadata"] = {INHERITED_CAUSE: _read(inherited.encode())}
+                place = Place(world_id, later)
+                if (told := self._history.told(place, named)) is not None:
+                    self._told[told].append(place)
 
     async def _fetch(self, places: Iterable[Place]) -> None:
         """Read the effects of places that have not been read; what is not in the log is left out."""
@@ -404,10 +483,10 @@ class _Replay:
         return frozenset(self._views.view(agent_id).visible_entities) if shown is None else shown
 
 
-def _fill(window: Window, replay: _Replay | None, effects: Iterable[tuple[int, dict[str, Any]]]) -> None:
-    """Add effects to a window, with what folding them has told."""
+def _fill(window: Window, replay: _Replay | None, before: int, effects: Iterable[tuple[int, dict[str, Any]]]) -> None:
+    """Add effects of one world, whose seq 1 comes after the number ``before``, with what folding them has told."""
     for seq, effect in effects:
-        window.take(seq, effect, *(_NOTHING if replay is None else replay.apply(seq, effect)))
+        window.take(before + seq, effect, *(_NOTHING if replay is None else replay.apply(seq, effect)))
 
 
 def _read(text: bytes) -> dict[str, Any]:
@@ -436,6 +515,7 @@ def document(found: Why) -> dict[str, Any]:
         "from_seq": found.from_seq,
         "to_seq": found.to_seq,
         "told_to_seq": found.told_to_seq,
+        "forks": [each._asdict() for each in found.forks],
         "notes": found.notes,
         "effects": [_of_effect(each, checksums) for each in found.effects],
     }

@@ -65,7 +65,7 @@ async def test_an_agent_s_stats_in_an_experiment(client: httpx2.AsyncClient, ser
 
 @pytest.mark.usefixtures("projected")
 async def test_agents_may_have_any_name(client: httpx2.AsyncClient, services: Services) -> None:
-    """Whatever name a source may have, its stats are found and a walk over agents gets past it."""
+    """Whatever name a source may have, its stats are found under one route; a walk over agents gets past it."""
     names = ["a/b", "a b", "/", "//x/", "ünï 🙂", "a?b#c", "%41", '"', "\\", "stats", "a/stats", "x" * 200, "\x7f"]
     await client.post("/v1/worlds", json={"world_id": "w"})
     response = await client.post("/v1/worlds/w/effects", json=[draft(source_id=name) for name in names])
@@ -77,6 +77,8 @@ async def test_agents_may_have_any_name(client: httpx2.AsyncClient, services: Se
         encoded = "".join(f"%{byte:02X}" for byte in name.encode())
         response = await client.get(f"/v1/agents/{encoded}/stats")
         assert (response.status_code, response.json()["agent_id"]) == (200, name)
+    counted = 'http_requests_total{method="GET",route="/v1/agents/{agent_id}/stats",status="200"} '
+    assert f"worldledger_{counted}{len(names)}.0" in (await client.get("/metrics")).text.splitlines()
 
 
 @pytest.mark.asyncio(loop_scope="module")

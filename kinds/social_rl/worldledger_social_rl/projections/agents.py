@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from worldledger_projections.base import EARLIEST, LATEST, WORLD, Column, Row, moment
 
+from worldledger.causes import inherited_cause
 from worldledger.effects import Effect
 from worldledger_social_rl.projections.course import (
     ROUND_KINDS,
@@ -186,5 +187,5 @@ class PolicyAdaptations(OfAgents):
             number_of(deltas.get("engagement_delta")),
             number_of(deltas.get("alignment_delta")),
             number_of(deltas.get("contribution_delta")),
-            effect.get("caused_by"),
+            effect.get("caused_by") if inherited_cause(effect) is None else None,
         )

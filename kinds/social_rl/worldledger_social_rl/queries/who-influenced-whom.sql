@@ -17,7 +17,9 @@ with told as materialized ( /* so that each effect is read as JSON once */
     from forks f
     where f.world_id = :world and (:experiment::text is null or f.experiment = :experiment)
 ), told_in_fork as materialized (
-    select e.generation, e.caused_by, coalesce(e.effect #>> '{payload,agent_id}', e.source_id) as influenced, e.sim_time_s
+    select e.generation, coalesce(e.effect #>> '{payload,agent_id}', e.source_id) as influenced, e.sim_time_s,
+           e.effect #>> '{source_metadata,inherited_cause,world_id}' as cause_in, /* null: in the effect's own log */
+           coalesce(analytics.json_bigint(e.effect #> '{source_metadata,inherited_cause,global_seq}'), e.caused_by) as cause
     from effects_with_forks e
     where starts_with(e.effect::text, '{"caused_by":') and e.world_id = :world and exists (table fork)
 ), caused as (
@@ -28,7 +30,9 @@ with told as materialized ( /* so that each effect is read as JSON once */
     union all
     select coalesce(c.effect #>> '{payload,agent_id}', c.source_id), e.influenced, 'caused', e.sim_time_s - c.sim_time_s
     from told_in_fork e
-    join effects_with_forks c on c.generation = e.generation and c.global_seq = e.caused_by
+    join effects_with_forks c
+      on c.global_seq = e.cause
+     and case when e.cause_in is null then c.generation = e.generation else c.inherited_from = e.cause_in end
     where c.world_id = :world and exists (table fork)
 ), interacted as (
     select i.source_id as influencer, i.target_id as influenced, 'interacted' as how, null::double precision as lag_s

@@ -2,7 +2,7 @@
 --
 -- From an effect to what it led to (caused_by): how many effects lie between, and how much time passed in the world. In a
 -- world whose time is the wall clock's that is real time. Forks are left out, unless one is asked for: then with what it
--- inherits.
+-- inherits, and with causes of before the fork point (inherited_cause); the effects between those are not counted.
 --
 -- :experiment text = null -- Only the worlds of this experiment.
 -- :world text = null -- Only this world.
@@ -14,10 +14,15 @@ with lags as (
     where starts_with(l.effect::text, '{"caused_by":') /* as the index effects_caused_idx has it: keys stand sorted */
       and (:experiment::text is null or l.experiment = :experiment) and (:world::text is null or l.world_id = :world)
     union all
-    select c.kind, l.kind, l.global_seq - c.global_seq - 1, l.sim_time_s - c.sim_time_s
+    select c.kind, l.kind, case when c.generation = l.generation then l.global_seq - c.global_seq - 1 end,
+           l.sim_time_s - c.sim_time_s
     from effects_with_forks l
     join effects_with_forks c
-      on c.world_id = l.world_id and c.generation = l.generation and c.global_seq = l.caused_by
+      on c.world_id = l.world_id
+     and c.global_seq = coalesce(
+             analytics.json_bigint(l.effect #> '{source_metadata,inherited_cause,global_seq}'), l.caused_by)
+     and case when l.effect #> '{source_metadata,inherited_cause}' is null then c.generation = l.generation
+              else c.inherited_from = l.effect #>> '{source_metadata,inherited_cause,world_id}' end
     where starts_with(l.effect::text, '{"caused_by":') and (:experiment::text is null or l.experiment = :experiment)
       and l.world_id = :world and c.world_id = :world
       and exists (select from forks where world_id = :world) /* asked once: of other worlds nothing is read here */
