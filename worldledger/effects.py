@@ -150,3 +150,15 @@ def is_private(effect: Effect) -> bool:
     """
     private = effect["payload"].get("private")
     return private is True or (effect["kind"] in _MESSAGES and private not in (None, False))
+
+
+def audience_of(effect: Effect) -> frozenset[str] | None:
+    """Return the agents that an effect is for, its source among them; None if it has no audience.
+
+    The list ``sees`` of its payload names them: they observe the effect, and nobody else does, whatever their policies
+    say. Anything but a list is a member like any other, and system kinds have no audience.
+    """
+    named = effect["payload"].get("sees")
+    if type(named) is not list or is_system_kind(effect["kind"]):
+        return None
+    return frozenset([effect["source_id"], *(name for name in named if type(name) is str)])

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from worldledger.deltas import DELTA_VERSION, PARTS, ObservationDelta, ObservedEvent, View, apply_delta, merge_last_seen
-from worldledger.effects import Effect, is_private, is_system_kind
+from worldledger.effects import Effect, audience_of, is_private, is_system_kind
 from worldledger.errors import InvalidPolicyError
 from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoLatency, as_latency_model
 from worldledger.patches import diff
@@ -42,6 +42,7 @@ __all__ = [
     "is_private",
     "merge_last_seen",
     "names_in",
+    "observes",
     "place_of",
     "point_of",
 ]
@@ -203,7 +204,8 @@ class ObservationPolicy:
       own entity was touched.
     - `field_of_view`: how far, and in which direction, the agent sees from its position. It may look at the agent's own
       entity and position.
-    - `should_observe_event`: whether an event is observed. It is called for every effect.
+    - `should_observe_event`: whether an event is observed. It is called for every effect that has no audience
+      (`worldledger.effects.audience_of`).
     - `is_aware_of`: whether an event within sight is observed because it names an entity that may be out of sight. If
       `sees_entity` is overridden and this is not, it is the result of `sees_entity`.
     - `filter_world_state`, `calculate_observation_delta`: anything else. Then the whole view is recomputed for every
@@ -434,6 +436,12 @@ class ObservationPolicy:
         """Return whether one entity is related to another, in this direction, by a type that the filter names."""
         types = details.get(from_entity, {}).get(to_entity, ())
         return any(name in types for name in self.relationship_filter)
+
+
+def observes(policy: ObservationPolicy, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
+    """Return whether an agent observes an effect: by its audience or, if it has none, by the agent's policy."""
+    audience = audience_of(effect)
+    return policy.should_observe_event(effect, agent_id, world_state) if audience is None else agent_id in audience
 
 
 class FirstObservationPolicy(ObservationPolicy):

@@ -259,6 +259,20 @@ STIR: st.SearchStrategy[Said] = st.one_of(
     st.tuples(st.just("Trade"), st.fixed_dictionaries({}, optional={"target_id": AGENTS, "hp": st.just(1)}), AGENTS),
     st.builds(whispered, AGENTS, AGENTS, kind=st.sampled_from(["Speak", "MessageEmitted", "Trade"])),
     st.tuples(
+        st.sampled_from(["Trade", "Speak", "Blast"]),
+        st.fixed_dictionaries(
+            {
+                "text": st.just("a"),
+                "sees": st.one_of(
+                    st.lists(st.one_of(AGENTS, AGENTS, st.sampled_from(["nobody", 7, None, ["ann"]])), max_size=3),
+                    st.sampled_from(["ann", None, {"ann": True}]),
+                ),
+            },
+            optional={"target_id": AGENTS, "position": _SMALL},
+        ),
+        st.one_of(AGENTS, st.just("engine")),
+    ),
+    st.tuples(
         st.just("Blast"),
         st.fixed_dictionaries(
             {"position": st.one_of(_SMALL, _SMALL, st.sampled_from([[1e9, 0.0], [1], "here", [True, 0]]))},

@@ -10,10 +10,11 @@ from worldledger_sandbox.rules import RULESET
 
 from tests.cases import cases
 from tests.rules.observability.simulations import KEY
-from tests.rules.seeing import World, whispered
+from tests.rules.seeing import World, registered, whispered
 from tests.rulesets.sandbox.worlds import after, effects_of
+from worldledger.deltas import ObservationDelta, View
 from worldledger.drafts import check_draft
-from worldledger.effects import Effect
+from worldledger.effects import Effect, audience_of
 from worldledger.errors import IllegalEffectError
 from worldledger.observability import MatrixPolicy, MatrixPolicyConfig
 from worldledger.observation import (
@@ -24,7 +25,10 @@ from worldledger.observation import (
     ViewCone,
     place_of,
 )
+from worldledger.policies import as_policy, register_policy
+from worldledger.protocols import PolicyConfigProtocol
 from worldledger.space import SpatialIndex
+from worldledger.world import WorldState
 
 
 def _created(name: str, *position: float, **data: Any) -> tuple[str, dict[str, Any]]:
@@ -181,6 +185,64 @@ def test_the_cone_is_that_of_the_index() -> None:
         policy = ObservationPolicy(PolicyConfig(view_cone=ViewCone(angle=angle, range=2.5, direction=[1.0, 1.0])))
         seen = policy.filter_world_state(town, "e00").visible_entities
         assert sorted(seen) == index.entities_in_view_cone((0, 0, 0), (1, 1, 0), angle, 2.5)
+
+
+# -- effects with an audience --------------------------------------------------------------------------------
+
+
+class Deaf:
+    """A policy that is no subclass of ours, and hears nothing."""
+
+    def __init__(self, config: PolicyConfigProtocol) -> None:
+        self.distance_limit = config.distance_limit
+        self.relationship_filter = config.relationship_filter
+        self.field_visibility = config.field_visibility
+        self.latency_model = config.latency_model
+
+    def filter_world_state(self, world_state: WorldState, agent_id: str) -> View:
+        """Show nothing."""
+        return View.of(agent_id, 0, {}, {})
+
+    def should_observe_event(self, effect: Effect, agent_id: str, world_state: WorldState) -> bool:
+        """Observe nothing."""
+        return False
+
+    def calculate_observation_delta(self, old_view: View, new_view: View) -> ObservationDelta:
+        """Return that nothing has changed."""
+        return ObservationPolicy().calculate_observation_delta(old_view, new_view)
+
+
+register_policy("test-hears-nothing")(Deaf)
+
+
+@cases(
+    "sees, heard",
+    [
+        (["far", "deaf"], ["ann", "deaf", "far"]),
+        (["ann", "nobody", "ann"], ["ann"]),
+        ([], ["ann"]),
+        (["row", 7, None, ["bob"]], ["ann", "row"]),
+        # no list, so no audience: as the policies say
+        ("far", ["ann", "bob", "row"]),
+        (None, ["ann", "bob", "row"]),
+    ],
+)
+def test_an_effect_with_an_audience_is_for_that_and_its_source(sees: Any, heard: list[str]) -> None:
+    """However far they look, and whatever their policies say; the state after it is nobody's secret."""
+    world = World(_created("ann", 0.0, 0.0), _created("bob", 1.0, 0.0), _created("far", 1000.0, 0.0))
+    for name in ("ann", "bob", "far"):
+        world.agent(name, distance_limit=50.0)
+    world.agent("row", MatrixPolicy, default=("insider", 0.0), noise_key=KEY)
+    world.does(*registered("deaf", as_policy(Deaf(PolicyConfig()))))
+    world.views.attach("deaf")
+    said = world.does("Spoke", {"text": "psst", "sees": sees}, "ann")
+    assert sorted(name for name, sighting in said.items() if sighting.delta["events"]) == heard
+
+
+def test_what_only_the_service_writes_has_no_audience() -> None:
+    """Its payloads may repeat an intent's members, which mean nothing there."""
+    assert audience_of(_effect("IntentRejected", {"sees": ["ann"]})) is None
+    assert audience_of(_effect("Trade", {"sees": ["ann"]}, "bob")) == frozenset({"ann", "bob"})
 
 
 # -- private messages ----------------------------------------------------------------------------------------

@@ -130,8 +130,12 @@ class Follower:
         policy = self.policy
         now = self._filtered(state)
         delta = self._delta(now, anew)
-        event = None
-        if effect["kind"] not in fold.ruleset.unobserved and policy.should_observe_event(effect, self.agent_id, state):
+        event, audience = None, effect["payload"].get("sees")
+        if is_system_kind(effect["kind"]) or not isinstance(audience, list):
+            observed = policy.should_observe_event(effect, self.agent_id, state)
+        else:  # whatever the policy says
+            observed = self.agent_id == effect["source_id"] or self.agent_id in audience
+        if observed and effect["kind"] not in fold.ruleset.unobserved:
             event = policy.show_event_to(effect, self.agent_id, state)
         own = effect["source_id"] == self.agent_id and not is_system_kind(effect["kind"])
         if not delta["patches"] and event is None and not own:

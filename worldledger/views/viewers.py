@@ -20,7 +20,7 @@ from worldledger.deltas import (
 )
 from worldledger.effects import Effect
 from worldledger.latency import NoLatency, bounded
-from worldledger.observation import ObservationPolicy
+from worldledger.observation import ObservationPolicy, observes
 from worldledger.views.scenes import Scene, head_of
 from worldledger.world import WorldState, state_text
 
@@ -145,7 +145,7 @@ class Viewer:
 
     def event(self, effect: Effect, state: WorldState, *, ask: bool = False) -> ObservedEvent | None:
         """Return the effect as the agent is shown it, None if it is not; the policy is asked only if necessary."""
-        if (ask or self.asks) and not self.policy.should_observe_event(effect, self.agent_id, state):
+        if (ask or self.asks) and not observes(self.policy, effect, self.agent_id, state):
             return None
         if self.scene is None:
             return self.policy.show_event_to(effect, self.agent_id, state)

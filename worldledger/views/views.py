@@ -19,7 +19,7 @@ from worldledger.canonical import MAX_INT, canonical_json
 from worldledger.collapsing import replacing
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
 from worldledger.deltas import PARTS, Contents, ObservedEvent, Patch, View
-from worldledger.effects import Effect, is_system_kind
+from worldledger.effects import Effect, audience_of, is_system_kind
 from worldledger.errors import UnknownAgentError
 from worldledger.folding import Fold
 from worldledger.observation import TOLD_BY_PATCHES, ObservationPolicy, is_private, names_in, place_of
@@ -552,13 +552,19 @@ class Views:
         return found
 
     def _events(self, stage: Stage, effect: Effect) -> dict[Viewer, ObservedEvent]:
-        """Return agent -> the event that it is shown of an effect: as `should_observe_event`, without asking all.
+        """Return agent -> the event that it is shown of an effect: as `observes`, without asking all.
 
         There are none if the ruleset says so of its kind.
         """
         found: dict[Viewer, ObservedEvent] = {}
         kind = effect["kind"]
         if kind in self.fold.ruleset.unobserved:
+            return found
+        audience = audience_of(effect)
+        if audience is not None:
+            for name in sorted(audience):
+                if (addressed := stage.viewers.get(name)) is not None:
+                    self._show(stage, addressed, effect, found)
             return found
         for viewer in tuple(stage.filtered.values()):
             self._show(stage, viewer, effect, found)
