@@ -103,6 +103,8 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
         "GET /v1/worlds/{world}/verification",
         "GET /v1/worlds/{world}/state",
         "GET /v1/worlds/{world}/turns/{turn}",
+        "POST /v1/worlds/{world}/blocks",
+        "GET /v1/worlds/{world}/blocks",
         "POST /v1/worlds/{world}/rounds",
         "GET /v1/worlds/{world}/rounds",
         "GET /v1/worlds/{world}/rounds/{round_number}",

@@ -53,7 +53,7 @@ def _cases(operation: Any, suffix: str) -> st.SearchStrategy[Case[Any]]:
 def _there(operation: Any, suffix: str) -> dict[str, Any]:
     """Return names of what is there, so that a path does not always lead to nothing; see `_furnish`."""
     return {
-        "world": ("run" if operation.tags == ["rounds"] else "town") + suffix,
+        "world": {"rounds": "run", "recordings": "tape"}.get((operation.tags or [""])[0], "town") + suffix,
         "agent_id": "alice",
         "req_id": "g1",
         "game_id": "live" + suffix if operation.method == "post" else "g1",
@@ -108,11 +108,12 @@ def _try(label: str, url: str, examples: int, suffix: str = "") -> None:
 
 
 async def _furnish(client: WorldClient, suffix: str) -> None:
-    """Have a world with agents, of which one generates, a run with a round, and, with chess, a game that goes on."""
+    """Have a world with agents, of which one generates, a run with a round, a recording, and, with chess, a game."""
     await settle(client)
     await client.post(of("alice", "generations"), json={"req_id": "g1"})
     await client.post("/v1/worlds", json={"world_id": f"run{suffix}", "ruleset": "social_rl"})
     await client.post(f"/v1/worlds/run{suffix}/rounds", json=round_of(1))
+    await client.post("/v1/worlds", json={"world_id": f"tape{suffix}", "ruleset": "recorder"})
     if "chess" in installed():
         players = {"white": {"agent_id": "alice"}, "black": {"agent_id": "bob"}}
         await client.post("/v1/games", json={**players, "game_id": f"live{suffix}", "max_illegal": 1000})

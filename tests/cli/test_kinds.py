@@ -26,12 +26,12 @@ def test_the_kinds_are_listed(on: Cli) -> None:
     for name in ("one", "two"):
         assert on("world", "create", name).code == 0
     kinds = {kind.pop("kind"): kind for kind in json.loads(on("kind", "list", "--json").out)}
-    assert list(kinds) == ["chess", "sandbox", "simulation", "social_rl"]
+    assert list(kinds) == ["chess", "recorder", "sandbox", "simulation", "social_rl"]
     ours = {"package": "worldledger", "version": version("worldledger")}
     views = {"state": "current", "applied": 2, "installed": 2}
     assert kinds["sandbox"] == {**ours, "worlds": 2, "views": views, "parts": ["ruleset", "analytics", "panel"]}
     assert (kinds["chess"]["worlds"], kinds["chess"]["parts"][:3]) == (0, ["ruleset", "projections", "queries"])
-    header, _, sandbox, *_ = on("kind", "list").out.splitlines()
+    header, _, _, sandbox, *_ = on("kind", "list").out.splitlines()
     assert header.split() == ["KIND", "PACKAGE", "VERSION", "WORLDS", "VIEWS", "PARTS"]
     parts = ["ruleset,", "analytics,", "panel"]
     assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "2", *parts]

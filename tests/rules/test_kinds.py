@@ -77,7 +77,7 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 def test_every_part_of_ours_can_be_loaded() -> None:
     """The four kinds of Worldledger are installed, under their names, and each part that they name is there."""
-    assert list(installed()) == ["chess", "sandbox", "simulation", "social_rl"]
+    assert list(installed()) == ["chess", "recorder", "sandbox", "simulation", "social_rl"]
     for kind in installed().values():
         for part in ("ruleset", "projections", "commands", "routes", "report"):
             assert (kind.load(part) is None) is (getattr(kind, part) is None)

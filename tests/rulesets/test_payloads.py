@@ -40,6 +40,14 @@ PLAYED: dict[str, tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]] = {
             ("EntityRemoved", {"entity_id": "town"}),
         ],
     ),
+    "recorder": (
+        {},
+        [
+            ("EntitySet", {"entity_id": "town", "values": {"gold": 3, "position": [1, 2]}}),
+            ("StepBegan", {"step": 1}),
+            ("EntityRemoved", {"entity_id": "town"}),
+        ],
+    ),
     "simulation": (
         market(),
         [

@@ -154,6 +154,7 @@ def test_without_the_server_there_are_the_client_and_the_rules(wheel: Path, tmp_
     assert run([*python, program], cwd=tmp_path, env=env).split() == [
         "Client",
         "chess",
+        "recorder",
         "sandbox",
         "simulation",
         "social_rl",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import asyncpg
@@ -72,6 +72,9 @@ from worldledger_service.store.verification import verify_world
 if TYPE_CHECKING:
     from worldledger.exports import CheckedExport
     from worldledger_service.database.engine import PooledConnection
+
+#: Makes the drafts of a bulk append once the head is locked.
+Prepare: TypeAlias = "Callable[[PooledConnection, Head, TimeAuthority], Awaitable[Iterable[EffectDraft]]]"
 
 
 # -- long computations beside the event loop: one at a time, so that requests keep their share of the interpreter ---
@@ -445,16 +448,18 @@ class Store:
     async def bulk_append(
         self,
         world_id: str,
-        drafts: Iterable[EffectDraft],
+        drafts: Iterable[EffectDraft] | Prepare,
         progress: Callable[[int], None] | None = None,
         *,
         after_seq: int | None = None,
         recorded: bool = False,
+        system: bool = False,
     ) -> Head:
         """Append very many effects to a world by COPY, in the order given, all or none, in bounded memory.
 
-        The world's head is locked meanwhile: other appends to it wait. Returns the new head. Raises MovedOnError if
-        ``after_seq`` is given and is not the head. ``recorded``: see `check_draft`.
+        The world's head is locked meanwhile: other appends to it wait. ``drafts`` may be a function that makes them
+        once it is locked, of the connection, the head and the authority over time. Returns the new head. Raises
+        MovedOnError if ``after_seq`` is given and is not the head. ``recorded`` and ``system``: see `check_draft`.
         """
         log = await self.log(world_id)
         await log.require_whole()
@@ -465,13 +470,17 @@ class Store:
             if after_seq not in (None, row["head_seq"]):
                 raise MovedOnError
             await look_up_authority(connection, log.sealer, row["head_seq"])
+            before = Head(*row)
             writer = BulkWriter(
                 connection,
                 log.sealer,
-                Head(*row),
+                before,
+                system=system,
                 default_priority=0 if recorded else log.default_priority,
                 recorded=recorded,
             )
+            if callable(drafts):
+                drafts = await drafts(connection, before, log.sealer.authority)
             head = await writer.write(drafts, progress)
         self._committed(world_id, head.seq)
         return head

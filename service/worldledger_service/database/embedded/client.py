@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 import structlog
 
-import worldledger
+import worldledger.errors
 from worldledger.errors import EmbeddedServerError
 from worldledger_service.database.embedded.accounts import refusal
 from worldledger_service.database.embedded.home import USER, FileLock, Home, ServerState, log_size, log_tail

@@ -1,0 +1,400 @@
+"""The process that delivers a spool: ``python -m worldledger_recorder.writer PREFIX`` (`worldledger.client.recording`).
+
+Any input on stdin means that there is more to deliver; the end of stdin, that the program has ended. What it has done
+it says on stdout, one line of JSON at a time, and to people only once the program cannot any more.
+
+Each block is delivered once. Before a block is sent, ``PREFIX.at`` says where it begins and ends; after it, that it is
+done. A process that finds a block begun sends the same bytes under the same id, and the world knows it or writes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import orjson
+
+from worldledger.aio import Backoff, running
+from worldledger.client.transport import BlockingTransport, path_of
+from worldledger.errors import (
+    EmbeddedServerError,
+    InvalidEffectError,
+    RecoveryAction,
+    SimulationError,
+    WorldExistsError,
+)
+from worldledger_recorder.rules import RULESET
+
+#: Most lines, and about the most bytes, of one block.
+_LINES: Final = 5000
+_BYTES: Final = 2 * 1024 * 1024
+#: Seconds between two attempts, from the first to the last.
+_PAUSES: Final = (0.1, 5.0)
+#: Seconds for which a server that is away is tried after the program's end.
+_PATIENCE: Final = 30.0
+#: Seconds after which the spool is looked at without being asked to.
+_LOOK_SECONDS: Final = 1.0
+#: The exit code where a spool is kept for later.
+_GAVE_UP: Final = 3
+#: Most spools of earlier programs that are delivered, too.
+_MOST_LEFT: Final = 8
+#: The event that says that a recording did not end in order.
+CUT: Final = "RecordingCut"
+
+
+class Goal(Protocol):
+    """Where blocks are brought."""
+
+    async def begin(self) -> dict[str, Any]:
+        """Make the world unless it is there; return its ``sim_time`` and the number of its last ``step``."""
+        ...
+
+    async def write(self, block_id: str, lines: Sequence[bytes], base: float) -> None:
+        """Write a block, once."""
+        ...
+
+
+class Service:
+    """A service, over HTTP."""
+
+    def __init__(self, about: dict[str, Any]) -> None:
+        self._world: str = about["world"]
+        self._new = new_world(about)
+        self._transport = BlockingTransport(about["url"], timeout=60.0, patience=0.0)
+        self._path = path_of("v1", "worlds", self._world, "blocks")
+
+    async def begin(self) -> dict[str, Any]:
+        """Make the world unless it is there, and ask where its recording goes on."""
+        with suppress(WorldExistsError):
+            await asyncio.to_thread(self._transport.call, "POST", "/v1/worlds", body=self._new)
+        found: dict[str, Any] = await asyncio.to_thread(self._transport.call, "GET", self._path)
+        return found
+
+    async def write(self, block_id: str, lines: Sequence[bytes], base: float) -> None:
+        """Post a block."""
+        body = orjson.Fragment(b"[%b]" % b",".join(lines))
+        await asyncio.to_thread(
+            self._transport.call, "POST", self._path, body=body, params={"base": repr(base)}, key=block_id
+        )
+
+
+class Database:
+    """A database, without a service."""
+
+    def __init__(self, store: Any, about: dict[str, Any]) -> None:
+        self._store = store
+        self._world: str = about["world"]
+        self._new = new_world(about)
+
+    async def begin(self) -> dict[str, Any]:
+        """Make the world unless it is there, and look where its recording goes on."""
+        from worldledger.genesis import NewWorld  # noqa: PLC0415 - a service needs none of these
+        from worldledger_recorder.store import begin  # noqa: PLC0415
+
+        await self._store.ensure_world(NewWorld(**self._new))
+        return (await begin(self._store, self._world))._asdict()
+
+    async def write(self, block_id: str, lines: Sequence[bytes], base: float) -> None:
+        """Write a block."""
+        from worldledger_recorder.store import write_block  # noqa: PLC0415 - as above
+
+        await write_block(self._store, self._world, block_id, orjson.loads(b"[%b]" % b",".join(lines)), base=base)
+
+
+def new_world(about: dict[str, Any]) -> dict[str, Any]:
+    """Return the world that a recording makes."""
+    return {
+        "world_id": about["world"],
+        "ruleset": RULESET.name,
+        "experiment": about["experiment"],
+        "time_authority": "client",
+        "config": {"tags": about["tags"]} if about["tags"] else {},
+    }
+
+
+def goal(about: dict[str, Any]) -> AbstractAsyncContextManager[Goal]:
+    """Return where the blocks of a recording are brought, while the block runs."""
+    return _service(about) if about["url"] is not None else _database(about)
+
+
+@asynccontextmanager
+async def _service(about: dict[str, Any]) -> AsyncIterator[Goal]:
+    yield Service(about)
+
+
+@asynccontextmanager
+async def _database(about: dict[str, Any]) -> AsyncIterator[Goal]:
+    from worldledger_service.cli.connect import Target, database, opened  # noqa: PLC0415 - slow to load
+    from worldledger_service.running import relax_gc  # noqa: PLC0415
+    from worldledger_service.settings import Settings  # noqa: PLC0415
+
+    settings = Settings(home=Path(about["home"]))
+    named = settings.database_url
+    relax_gc()
+    with database(Target(None if named is None else named.get_secret_value(), settings)) as url:
+        async with opened(url, settings) as store:
+            yield Database(store, about)
+
+
+# -- the spool, as it is delivered -----------------------------------------------------------------------------------
+
+
+class Place:
+    """How far a spool is delivered: the file ``PREFIX.at``."""
+
+    def __init__(self, prefix: str) -> None:
+        self._fd = os.open(f"{prefix}.at", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        said = os.pread(self._fd, 1024, 0)
+        found = orjson.loads(said) if said.strip() else {}
+        self.segment: int = found.get("segment", 1)
+        self.offset: int = found.get("offset", 0)
+        #: the end of a block that may have been written, 0 for none
+        self.tried: int = found.get("tried", 0)
+        self.lines: int = found.get("lines", 0)
+        self.bytes: int = found.get("bytes", 0)
+        #: the world's time when the recording began; None before that is known
+        self.base: float | None = found.get("base")
+
+    def keep(self) -> None:
+        """Write it down: in one piece, so that no kill leaves half of it."""
+        names = ("segment", "offset", "tried", "lines", "bytes", "base")
+        os.pwrite(self._fd, orjson.dumps({name: getattr(self, name) for name in names}).ljust(512), 0)
+
+
+class Writer:
+    """Delivers one spool."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.place = Place(prefix)
+        self.woken = asyncio.Event()
+        self.is_alone = False
+        self._is_away = False
+        first = sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*.spool"))
+        if not first:
+            raise FileNotFoundError(prefix)
+        with first[0].open("rb") as file:
+            self.about: dict[str, Any] = orjson.loads(file.readline())
+        self._fd = -1
+
+    def say(self, **said: Any) -> None:
+        """Tell the program, or people if there is no program any more."""
+        if not self.is_alone:
+            with suppress(OSError):
+                os.write(1, orjson.dumps(said) + b"\n")
+                return
+        for name in ("failed", "away", "refused", "told"):
+            if name in said:
+                sys.stderr.write(f"worldledger: recording of {self.about['world']}: {said[name]}\n")
+
+    async def run(self) -> bool:
+        """Deliver until the program has ended and nothing is left; return whether all was delivered."""
+        backoff = Backoff(*_PAUSES)
+        loop = asyncio.get_running_loop()
+        alone_since: float | None = None
+        while True:
+            try:
+                async with goal(self.about) as found:
+                    await self._begin(found)
+                    backoff.reset()
+                    return await self._deliver(found)
+            except (SimulationError, OSError, ImportError) as error:
+                if not _may_pass(error):
+                    needs = "; the embedded server needs the extra `server`: pip install 'worldledger[server]'"
+                    why = f"{error}{needs if isinstance(error, ImportError) else ''}"
+                    self.say(failed=f"{why}; what was recorded is kept in {self.prefix}.*")
+                    self._set_aside()
+                    return False
+                if not self._is_away:
+                    self._is_away = True
+                    self.say(away=str(error))
+            if self.is_alone:
+                alone_since = loop.time() if alone_since is None else alone_since
+                if loop.time() - alone_since > _PATIENCE:
+                    kept = f"what was recorded is kept in {self.prefix}.*, and the next recording delivers it"
+                    self.say(told=kept)
+                    return False
+            await backoff.wait()
+
+    async def _begin(self, found: Goal) -> None:
+        begun = await found.begin()
+        if self.place.base is None:
+            self.place.base = float(begun["sim_time"])
+            self.place.keep()
+        self._is_away = False
+        self.say(ready={"step": begun["step"]}, done=[self.place.lines, self.place.bytes])
+
+    async def _deliver(self, found: Goal) -> bool:
+        while True:
+            ended = self.is_alone  # read before the spool: nothing comes after it
+            self.woken.clear()
+            lines, end = self._next()
+            if lines:
+                await self._write(found, lines, end)
+                continue
+            control = self._control()
+            if control.get("next"):
+                os.close(self._fd)
+                self._fd = -1
+                done, self.place.segment, self.place.offset = self._path(), self.place.segment + 1, 0
+                self.place.keep()
+                done.unlink(missing_ok=True)
+            elif control.get("end") or ended:
+                if not control.get("end"):
+                    await self._note_cut(found)
+                self._delete()
+                return True
+            else:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.woken.wait(), _LOOK_SECONDS)
+
+    async def _write(self, found: Goal, lines: list[bytes], end: int) -> None:
+        """Write a block. A line that the world refuses is left out, and told."""
+        place = self.place
+        size = end - place.offset
+        place.tried = end
+        place.keep()
+        block_id = f"{self.about['token']}-{place.segment}-{place.offset}"
+        count = len(lines)
+        while lines:
+            try:
+                await found.write(block_id, lines, place.base or 0.0)
+                break
+            except InvalidEffectError as error:
+                if error.index is None or not 0 <= error.index < len(lines):
+                    raise
+                self.say(refused=f"{error.reason} ({error.path}): {lines[error.index][:200].decode(errors='replace')}")
+                del lines[error.index]
+        place.offset, place.tried = end, 0
+        place.lines += count
+        place.bytes += size
+        place.keep()
+        self.say(done=[place.lines, place.bytes])
+
+    async def _note_cut(self, found: Goal) -> None:
+        """Record that the program ended without closing its recording."""
+        self.say(told="the program ended without closing its recording: what it had not flushed is missing")
+        facts = {"pid": self.about["pid"], "lines": self.place.lines, "sees": []}
+        line = orjson.dumps([CUT, None, None, facts])
+        await found.write(f"{self.about['token']}-cut", [line], self.place.base or 0.0)
+
+    def _path(self) -> Path:
+        return Path(f"{self.prefix}.{self.place.segment:06d}.spool")
+
+    def _read(self, size: int) -> bytes:
+        if self._fd < 0:
+            self._fd = os.open(self._path(), os.O_RDONLY | os.O_CLOEXEC)
+        if not self.place.offset:
+            self.place.offset = len(os.pread(self._fd, _BYTES, 0).split(b"\n", 1)[0]) + 1
+        return os.pread(self._fd, size, self.place.offset)
+
+    def _next(self) -> tuple[list[bytes], int]:
+        """Return the lines of the next block, and where it ends; no lines if none are whole yet, or others come."""
+        if self.place.tried:
+            data = self._read(self.place.tried - self.place.offset)
+        else:
+            data = self._read(_BYTES)
+            data = data[: data.rfind(b"\n") + 1]
+        lines = data.split(b"\n")[:-1][:_LINES]
+        for at, line in enumerate(lines):
+            if line.startswith(b"{"):
+                lines = lines[:at]
+                break
+        return lines, self.place.offset + sum(map(len, lines)) + len(lines)
+
+    def _control(self) -> dict[str, Any]:
+        """Return what the spool says about itself next; nothing if it does not."""
+        line, whole, _ = self._read(64).partition(b"\n")
+        found: dict[str, Any] = orjson.loads(line) if whole and line.startswith(b"{") else {}
+        return found
+
+    def _set_aside(self) -> None:
+        """Keep the spool where no other recording tries to deliver it again."""
+        Path(f"{self.prefix}.live").unlink(missing_ok=True)
+
+    def _delete(self) -> None:
+        for path in Path(self.prefix).parent.glob(f"{Path(self.prefix).name}.*"):
+            path.unlink(missing_ok=True)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether something may succeed later."""
+    if isinstance(error, SimulationError):
+        waits = {RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY}
+        return error.recovery in waits or isinstance(error, EmbeddedServerError)
+    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
+
+
+# -- the process -----------------------------------------------------------------------------------------------------
+
+
+def _locked(path: str, *, wait: bool = False) -> int | None:
+    """Take the lock of a file; None if another process holds it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def deliver_others(prefix: str) -> None:
+    """Start a process for each spool of a program that has ended, such as one that was killed."""
+    folder = Path(prefix).parent
+    begun = 0
+    for path in sorted(folder.glob("*.live")):
+        other = str(path).removesuffix(".live")
+        if other == prefix or begun >= _MOST_LEFT or (live := _locked(str(path))) is None:
+            continue
+        os.close(live)
+        begun += 1
+        nothing = subprocess.DEVNULL
+        command = [sys.executable, "-m", "worldledger_recorder.writer", other]
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, start_new_session=True)  # noqa: S603 - itself
+
+
+async def _run(prefix: str, *, has_program: bool) -> bool:
+    writer = Writer(prefix)
+    if not has_program:
+        writer.is_alone = True
+        return await writer.run()
+    async with running(_listen(writer)):
+        deliver_others(prefix)
+        return await writer.run()
+
+
+async def _listen(writer: Writer) -> None:
+    """Wake the writer on any input; once stdin has ended it is alone."""
+    news = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(news), sys.stdin)
+    while await news.read(65536):
+        writer.woken.set()
+    writer.is_alone = True
+    writer.woken.set()
+
+
+def main() -> None:
+    """Deliver the spool that the command line names."""
+    prefix = sys.argv[1]
+    has_program = not os.path.samestat(os.fstat(0), os.stat(os.devnull))  # noqa: PTH116 - of an open file
+    if not has_program and _locked(f"{prefix}.live") is None:
+        return  # its program is there again
+    if _locked(f"{prefix}.writer", wait=has_program) is None:
+        return  # another process delivers it
+    try:
+        delivered = asyncio.run(_run(prefix, has_program=has_program))
+    except FileNotFoundError:
+        return  # it is delivered
+    sys.exit(0 if delivered else _GAVE_UP)
+
+
+if __name__ == "__main__":
+    main()
