@@ -2,7 +2,7 @@
 
 ``python -m benchmarks [appends bulk verification http million states why imports first_views projections agents
 variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing forking frames
-console]``; without names, all of them. ``--only scrubbing`` measures that part of ``console`` alone.
+console record]``; without names, all of them. ``--only scrubbing`` measures that part of ``console`` alone.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from benchmarks import (
     million,
     observations,
     projections,
+    record,
     social_rl,
     states,
     variables,
@@ -51,7 +52,7 @@ from benchmarks.harness import ROUNDS, Report
 ALL = (
     "appends", "bulk", "verification", "http", "million", "states", "why", "imports", "first_views", "projections",
     "agents", "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games",
-    "chess_import", "comparing", "forking", "frames", "console",
+    "chess_import", "comparing", "forking", "frames", "console", "record",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -147,6 +148,8 @@ async def run(url: str, names: list[str], folder: Path, only: str | None) -> Rep
         console_url = await _database(url, "console")
         async with Store.open(console_url, Settings()) as store:
             await console.run(report, console_url, store, folder, only)
+    if "record" in names:
+        await record.run(report, await _database(url, "record"), folder)
     if "chess_import" in names:
         await chess_import.run(report, await _database(url, "chess_import"), folder)
     return report

@@ -24,6 +24,7 @@ from worldledger_chess.arena import errors as of_games
 from worldledger_chess.arena.players import base as of_players
 from worldledger_chess.rules.moves import FIELDS as OF_MOVE_MADE
 from worldledger_projections import base as of_projections
+from worldledger_recorder import rules as of_recorder
 from worldledger_service import app
 from worldledger_service.api import problems
 from worldledger_service.report import experiment as of_reports
@@ -36,6 +37,7 @@ from worldledger_social_rl.rules.fields import Fields
 
 from worldledger import errors
 from worldledger.client import facades as of_steps
+from worldledger.client import recording as of_recordings
 from worldledger.client import transport as of_client
 from worldledger.config import MemoryConfig, OrchestratorConfig
 from worldledger.errors import SimulationError
@@ -81,6 +83,8 @@ def _error_classes() -> Iterator[type[SimulationError]]:
         of_reports,
         of_client,
         of_steps,
+        of_recorder,
+        of_recordings,
     ):
         for value in vars(module).values():
             if inspect.isclass(value) and issubclass(value, SimulationError) and value.__module__ == module.__name__:

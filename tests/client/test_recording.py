@@ -1,0 +1,361 @@
+"""Programs that are recorded: into a database without a service, and to a service; and what may go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+import asyncpg
+import orjson
+import pytest
+
+from worldledger import record
+from worldledger.client.recording import MOST_PAYLOAD, RecordingError
+from worldledger.effects import is_system_kind
+from worldledger.errors import InvalidEffectError, InvalidNameError, ReservedKindError
+
+#: An address at which nothing listens.
+NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
+
+
+@pytest.fixture
+def home(tmp_path: Path, shared_url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a home whose spools are this test's own; recordings without a URL go to the shared database."""
+    monkeypatch.setenv("WORLDLEDGER_DATABASE_URL", shared_url)
+    monkeypatch.setenv("WORLDLEDGER_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("WORLDLEDGER_URL", raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture(params=["database", "service"])
+def to(request: pytest.FixtureRequest, home: Path) -> dict[str, Any]:
+    """Return where to record: into the database itself, or to the service."""
+    return {"url": request.getfixturevalue("service")} if request.param == "service" else {}
+
+
+def effects(url: str, world_id: str) -> list[dict[str, Any]]:
+    """Return a world's effects that are not of system kinds."""
+
+    async def read() -> list[dict[str, Any]]:
+        connection = await asyncpg.connect(url)
+        try:
+            query = "select effect::text from effects where world_id = $1 order by global_seq"
+            return [orjson.loads(row[0]) for row in await connection.fetch(query, world_id)]
+        finally:
+            await connection.close()
+
+    return [each for each in asyncio.run(read()) if not is_system_kind(each["kind"])]
+
+
+def told(url: str, world_id: str) -> list[tuple[Any, ...]]:
+    """Return kind, source and payload of its effects."""
+    return [(each["kind"], each["source_id"], each["payload"]) for each in effects(url, world_id)]
+
+
+def spools(home: Path) -> list[str]:
+    """Return the names of what waits to be delivered."""
+    folder = Path(f"{home}-recordings")
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def wait_until(reached: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of its own."""
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(program)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_three_lines_record_a_program(
+    to: dict[str, Any], home: Path, shared_url: str, world_id: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What happened is in the world in its order; at the end it is said how to look at it, and nothing is left."""
+    with record(world_id, experiment="pilot", tags={"seed": 7}, **to) as run:
+        run.effect("Spoke", agent="alice", text="hello", sees=["bob"])
+        run.set("alice", gold=3)
+        assert run.step() == 1
+        run.effect("Moved", "bob", payload={"time": "noon", "to": (1, 2)})
+        run.remove("alice")
+        assert run.flush()
+        assert len(effects(shared_url, world_id)) == 5
+        assert run.step() == 2
+    assert told(shared_url, world_id) == [
+        ("Spoke", "alice", {"text": "hello", "sees": ["bob"]}),
+        ("EntitySet", "recorder", {"entity_id": "alice", "values": {"gold": 3}}),
+        ("StepBegan", "recorder", {"step": 1}),
+        ("Moved", "bob", {"time": "noon", "to": [1, 2]}),
+        ("EntityRemoved", "recorder", {"entity_id": "alice"}),
+        ("StepBegan", "recorder", {"step": 2}),
+    ]
+    said = capfd.readouterr().err
+    assert f"recorded {world_id}: 6 effects" in said
+    assert "/#/w/" in said
+    assert ("--at step:2" in said) is not bool(to)
+    assert spools(home) == []
+
+
+def test_the_same_name_goes_on(home: Path, service: str, shared_url: str, world_id: str) -> None:
+    """Its steps and its time follow those of before, as does the time that a program has of its own."""
+    with record(world_id, url=service, quiet=True) as run:
+        run.step()
+        run.effect("Ate", time=50)
+        run.effect("Ate")
+        run.effect("Ate", time=20.5)
+    with record(world_id, url=service, quiet=True) as run:
+        assert run.step() == 2
+        run.effect("Ate")
+    found = effects(shared_url, world_id)
+    times = [each["sim_time"] for each in found]
+    assert times[1:4] == [50.0, 50.0, 50.0]
+    assert times[3] <= times[4] <= times[5] < 60.0
+    assert found[4]["payload"] == {"step": 2}
+
+
+async def test_tasks_and_threads_share_a_recording(home: Path, service: str, shared_url: str, world_id: str) -> None:
+    """Nothing is lost between them, and each finds its own effects in its own order."""
+    async with record(world_id, url=service, quiet=True) as run:
+
+        def work(name: str) -> None:
+            for number in range(300):
+                run.effect("Counted", name, number=number, text="x" * 500)
+
+        threads = [threading.Thread(target=work, args=(f"thread-{each}",)) for each in range(3)]
+        for thread in threads:
+            thread.start()
+        await asyncio.gather(*(asyncio.to_thread(work, f"task-{each}") for each in range(2)))
+        for thread in threads:
+            thread.join()
+        assert await run.flushed()
+    found = await asyncio.to_thread(effects, shared_url, world_id)
+    assert len(found) == 1500
+    for name in {each["source_id"] for each in found}:
+        numbers = [each["payload"]["number"] for each in found if each["source_id"] == name]
+        assert numbers == list(range(300))
+
+
+def test_processes_share_a_recording(home: Path, shared_url: str, world_id: str) -> None:
+    """One that was forked, and one that was begun anew and got the recording, go on with it."""
+    program = f"""
+        import multiprocessing, os, sys
+        from worldledger import record
+
+        def work(run, name):
+            run.effect("Worked", name)
+
+        if __name__ == "__main__":
+            with record("{world_id}", quiet=True) as run:
+                run.effect("Began", "parent")
+                child = os.fork()
+                if child == 0:
+                    run.effect("Worked", "forked")
+                    run.close()
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+                process = multiprocessing.get_context("fork").Process(target=work, args=(run, "pool"))
+                process.start()
+                process.join()
+                assert process.exitcode == 0
+                run.effect("Ended", "parent")
+    """
+    done = run(program)
+    assert (done.returncode, done.stderr) == (0, "")
+    kinds = sorted((each["kind"], each["source_id"]) for each in effects(shared_url, world_id))
+    assert kinds == [("Began", "parent"), ("Ended", "parent"), ("Worked", "forked"), ("Worked", "pool")]
+    assert spools(home) == []
+
+
+def test_a_recording_can_be_sent_to_another_process(home: Path, service: str, shared_url: str, world_id: str) -> None:
+    """It is pickled as what it was asked for, and records from there."""
+    with record(world_id, url=service, quiet=True) as one:
+        one.effect("Ate", "one")
+        with pickle.loads(pickle.dumps(one)) as other:
+            other.effect("Ate", "other")
+    assert {each["source_id"] for each in effects(shared_url, world_id)} == {"one", "other"}
+
+
+def test_a_program_that_is_killed_loses_what_it_had_not_flushed(home: Path, shared_url: str, world_id: str) -> None:
+    """What it had flushed is delivered after its end, and an effect says that the recording was cut."""
+    done = run(
+        f"""
+        import os, signal
+        from worldledger import record
+
+        run = record("{world_id}")
+        for number in range(2000):
+            run.effect("Counted", number=number)
+        assert run.flush()
+        for number in range(2000, 4000):
+            run.effect("Counted", number=number)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    assert done.returncode == -9
+    wait_until(lambda: spools(home) == [])
+    found = effects(shared_url, world_id)
+    numbers = [each["payload"]["number"] for each in found[:-1]]
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) >= 2000
+    assert found[-1]["kind"] == "RecordingCut"
+
+
+def test_a_process_that_delivers_and_is_killed_delivers_once(home: Path, shared_url: str, world_id: str) -> None:
+    """Another one goes on where it was, with the same block under the same id."""
+    with record(world_id, quiet=True) as run:
+        for number in range(3):
+            for each in range(2000):
+                run.effect("Counted", number=number * 2000 + each)
+            delivery = run._delivery
+            assert delivery is not None
+            assert delivery._process is not None
+            before = delivery._process
+            wait_until(lambda: delivery.lines > number * 2000)  # noqa: B023 - called at once
+            before.kill()
+            wait_until(lambda: delivery._process is not before)  # noqa: B023 - as above
+        assert run.flush()
+    assert [each["payload"]["number"] for each in effects(shared_url, world_id)] == list(range(6000))
+
+
+def test_while_the_server_is_away_the_program_goes_on(
+    home: Path,
+    shared_url: str,
+    world_id: str,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is told, what it records waits on disk up to a bound, and the next recording delivers it."""
+    monkeypatch.setenv("WORLDLEDGER_DATABASE_URL", NOWHERE)
+    with record(world_id, spool_bytes=100_000) as run:
+        for number in range(10):
+            run.effect("Counted", number=number)
+        assert not run.flush()
+        run.effect("Counted", text="x" * 99_999)
+        delivery = run._delivery
+        assert delivery is not None
+        assert delivery._process is not None
+        delivery._command = ["true"]  # it is not started again
+        delivery._process.kill()
+    messages = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert any("cannot be reached" in each or "refused" in each for each in messages), messages
+    assert any("100,000 bytes wait to be delivered" in each for each in messages)
+    assert (run.effects, run.lost) == (10, 1)
+    assert "10 of them wait on disk" in capfd.readouterr().err
+    assert len(spools(home)) == 4
+    monkeypatch.setenv("WORLDLEDGER_DATABASE_URL", shared_url)
+    with record(f"{world_id}-next", quiet=True):
+        wait_until(lambda: not any(each.startswith(f"{world_id}-") and "-next" not in each for each in spools(home)))
+    assert [each["payload"]["number"] for each in effects(shared_url, world_id)] == list(range(10))
+
+
+@pytest.mark.parametrize("on_error", ["warn", "ignore", "raise", "function"])
+def test_a_problem_does_not_end_the_program(
+    on_error: Any, home: Path, service: str, shared_url: str, world_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Unless that wants it to: what is refused is told with its path, once, and counted; the rest is recorded."""
+    problems: list[Exception] = []
+    with record(
+        world_id, url=service, quiet=True, on_error=problems.append if on_error == "function" else on_error
+    ) as run:
+        wrong: list[Callable[[], object]] = [
+            lambda: run.effect("Ate", food=object()),
+            lambda: run.effect("WorldCreated"),
+            lambda: run.effect("Ate", text="x" * MOST_PAYLOAD),
+            lambda: run.effect(7),  # type: ignore[arg-type]
+            lambda: run.set("", gold=1),
+            lambda: run.step(0),
+        ]
+        for call in [*wrong, *wrong]:
+            if on_error == "raise":
+                with pytest.raises((InvalidEffectError, ReservedKindError)):
+                    call()
+            else:
+                call()
+        run.effect("Ate", food="figs")
+    assert (run.effects, run.lost) == (1, 12)
+    assert [each["payload"] for each in effects(shared_url, world_id)] == [{"food": "figs"}]
+    messages = [each.getMessage() for each in caplog.records if each.name == "worldledger.recording"]
+    assert len(messages) == (6 if on_error == "warn" else 0)
+    assert len(problems) == (12 if on_error == "function" else 0)
+    assert all("$.payload.food" in text for text in messages if "JSON value" in text)
+
+
+def test_what_is_no_json_is_converted_and_told(
+    home: Path, service: str, shared_url: str, world_id: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """At the end it is said how often; with unknown="repr" nothing is refused."""
+    with record(world_id, url=service, unknown="repr") as run:
+        run.effect("Paid", price=Decimal("1.10"))
+        run.effect("Paid", price=1j)
+    assert [each["payload"]["price"] for each in effects(shared_url, world_id)] == ["1.10", "1j"]
+    assert run.converted == {"decimal.Decimal as a text": 1, "complex as its repr": 1}
+    assert "decimal.Decimal as a text" in capfd.readouterr().err
+
+
+def test_durable_calls_wait(home: Path, service: str, shared_url: str, world_id: str) -> None:
+    """What such a call has recorded is there when it returns."""
+    with record(world_id, url=service, durable=True, quiet=True) as run:
+        for number in range(3):
+            run.effect("Counted", number=number)
+            assert len(effects(shared_url, world_id)) == number + 1
+
+
+def test_a_part_of_a_run_is_a_recording_of_its_own(home: Path, service: str, shared_url: str, world_id: str) -> None:
+    """It has its world, which says of which one it is a part."""
+    with record(world_id, url=service, experiment="pilot", quiet=True) as run:
+        run.step()
+        with run.nested("round-1", tags={"seed": 1}) as part:
+            part.effect("Ate")
+    assert part.name == f"{world_id}-round-1"
+    assert [each["kind"] for each in effects(shared_url, part.name)] == ["Ate"]
+    assert part._settings["tags"] == {"part_of": world_id, "from_step": 1, "seed": 1}
+    assert part._settings["experiment"] == "pilot"
+
+
+@pytest.mark.parametrize("on_error", ["raise", "warn"])
+async def test_a_world_of_another_kind_is_not_recorded(
+    on_error: Literal["raise", "warn"], home: Path, service: str, client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told at the beginning, with what to do; the program goes on if it can."""
+
+    def program() -> None:
+        with record(client.world_id, url=service, on_error=on_error, quiet=True) as run:
+            run.effect("Ate")
+
+    if on_error == "raise":
+        with pytest.raises(RecordingError, match="of the ruleset sandbox, not recorder: record under another name"):
+            await asyncio.to_thread(program)
+    else:
+        await asyncio.to_thread(program)
+    assert any("record under another name" in each.getMessage() for each in caplog.records) is (on_error == "warn")
+
+
+def test_a_recording_shows_itself(home: Path) -> None:
+    """With a link to the console; a name that no world can have, and an address that is none, are refused at once."""
+    run = record("town", url="http://127.0.0.1:8000")
+    assert run._repr_html_() == (
+        'recording of <a href="http://127.0.0.1:8000/#/w/town" target="_blank">town</a>: 0 effects'
+    )
+    assert repr(run) == "<recording of town: 0 effects; http://127.0.0.1:8000/#/w/town>"
+    run.close()
+    with pytest.raises(InvalidNameError):
+        record("a town")
+    with pytest.raises(ValueError, match="no address"):
+        record("town", url="localhost")
+    assert os.environ["WORLDLEDGER_HOME"] == str(home)

@@ -1,0 +1,163 @@
+"""Values of a program as JSON values: what a recording converts, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final, Literal, TypeAlias
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from worldledger.canonical import MAX_DEPTH, MAX_INT, child
+from worldledger.errors import InvalidEffectError
+
+#: What becomes of a value that cannot be converted: an error with its path, or the text of its ``repr``.
+Unknown: TypeAlias = Literal["refuse", "repr"]
+
+#: Longest ``repr`` that stands for a value, in characters.
+_MOST_CHARACTERS: Final = 1000
+_NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def to_plain(
+    value: Any, told: Callable[[str], object], *, unknown: Unknown = "refuse", path: str = "$", level: int = 1
+) -> Any:
+    """Return a value as one that the write gate accepts (`worldledger.canonical.gate`).
+
+    ``told`` is called with what each conversion did, such as ``numpy.int64 as a value``. Converted are numbers and
+    arrays of numpy and what is like them, dates and times, Decimal, dataclasses, models of Pydantic, sets, bytes,
+    UUIDs, paths, enums, keys that are no strings, and numbers that JSON does not have. Raises InvalidEffectError with
+    the path of any other value, unless ``unknown`` is ``repr``.
+    """
+    return _Converter(told, unknown).convert(value, path, level)
+
+
+class _Converter:
+    def __init__(self, told: Callable[[str], object], unknown: Unknown) -> None:
+        self._told = told
+        self._unknown = unknown
+
+    def convert(self, value: Any, path: str, level: int) -> Any:
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
+        if kind is str:
+            return self._text(value, path)
+        if kind is int or kind is float:
+            return self._number(value)
+        if level > MAX_DEPTH:
+            raise InvalidEffectError(f"nested deeper than {MAX_DEPTH} levels", path)
+        if kind is dict:
+            return self._object(value.items(), path, level)
+        if kind is list or kind is tuple:
+            return self._list(value, path, level)
+        return self._converted(value, path, level)
+
+    def _converted(self, value: Any, path: str, level: int) -> Any:
+        """Return what a value of any other type becomes."""
+        how, plain = self._of_library(value)
+        if how is None:
+            how, plain = self._of_program(value)
+        if how is not None:
+            self._told(f"{_name(value)} as {how}")
+            return self.convert(plain, path, level)
+        if self._unknown == "repr":
+            self._told(f"{_name(value)} as its repr")
+            return self._text(repr(value)[:_MOST_CHARACTERS], path)
+        what = f"{_name(value)} is no JSON value; convert it, or record with unknown='repr'"
+        raise InvalidEffectError(what, path)
+
+    @staticmethod
+    def _of_library(value: Any) -> tuple[str | None, Any]:
+        """Return how a value of the standard library is written, and that value; (None, None) for others."""
+        if isinstance(value, Enum):
+            return "its value", value.value
+        if isinstance(value, bool | int | float):
+            return "a number", int(value) if isinstance(value, int) else float(value)
+        if isinstance(value, str):
+            return "a text", str.__str__(value)
+        if isinstance(value, datetime | date | time):
+            return "ISO 8601 text", value.isoformat()
+        if isinstance(value, timedelta):
+            return "seconds", value.total_seconds()
+        if isinstance(value, Decimal | UUID | PurePath):
+            return "a text", str(value)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return "base64", base64.b64encode(value).decode()
+        return None, None
+
+    @staticmethod
+    def _of_program(value: Any) -> tuple[str | None, Any]:
+        """Return the same for what programs and their libraries define."""
+        if isinstance(value, BaseModel):
+            return "an object", {name: getattr(value, name) for name in type(value).model_fields}
+        if is_dataclass(value) and not isinstance(value, type):
+            return "an object", {field.name: getattr(value, field.name) for field in fields(value)}
+        if hasattr(value, "dtype") and hasattr(value, "tolist"):  # numpy, and arrays that are like its own
+            plain = value.tolist()
+            return (
+                (None, None) if type(plain) is type(value) else ("a list" if type(plain) is list else "a value", plain)
+            )
+        if isinstance(value, tuple) and hasattr(value, "_asdict"):
+            return "an object", dict(value._asdict())
+        if isinstance(value, Mapping):
+            return "an object", dict(value.items())
+        if isinstance(value, AbstractSet):
+            return "a sorted list", sorted(value, key=lambda item: (str(type(item)), repr(item)))
+        if isinstance(value, list | tuple | deque | range):
+            return "a list", list(value)
+        return None, None
+
+    def _object(self, items: Iterable[tuple[Any, Any]], path: str, level: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in items:
+            name = key
+            if type(key) is not str:
+                name = key if isinstance(key, str) else str(key.value if isinstance(key, Enum) else key)
+                self._told(f"keys of {_name(key)} as texts")
+            name = self._text(str(name), path)
+            if name in found:
+                raise InvalidEffectError(f"two keys become {name!r}", path)
+            found[name] = self.convert(item, child(path, name), level + 1)
+        return found
+
+    def _list(self, items: Iterable[Any], path: str, level: int) -> list[Any]:
+        return [self.convert(item, child(path, at), level + 1) for at, item in enumerate(items)]
+
+    def _number(self, value: float) -> Any:
+        if isinstance(value, int):
+            if abs(value) <= MAX_INT:
+                return value
+            self._told("integers beyond ±(2^53-1) as texts")
+            return str(value)
+        if not math.isfinite(value):
+            self._told("numbers that are not finite as texts")
+            return _NOT_FINITE.get(value, "NaN")
+        return value + 0.0  # -0.0 is 0.0
+
+    def _text(self, value: str, path: str) -> str:
+        if "\x00" not in value:
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                pass
+            else:
+                return value
+        if self._unknown != "repr":
+            raise InvalidEffectError("a text with a NUL character or a lone surrogate", path)
+        self._told("texts that JSON does not carry as their repr")
+        return ascii(value)
+
+
+def _name(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
