@@ -6,6 +6,8 @@
   ``metadata["time_offset"]`` what is added to its own time; effects from before offsets existed have no ``offset``
 - ``WorldTimeAuthoritySilent {authority, last_tick_seq, reason}``: ``metadata["time_authority_silent"]`` says so, until
   the next ``WorldTimeSet`` or ``WorldTimeAuthoritySet``
+- ``GenerationLeased {agent_id, holder, number, seconds}``: ``metadata["leases"]`` has the agent's ``{holder, number,
+  until}``, ``until`` being the effect's wall_time and the seconds; 0 seconds give the lease back
 - ``WorldStalenessSet {staleness_threshold?, interrupt_policy?, max_staleness_threshold?}``: these settings of the world
   stand in ``metadata["staleness"]`` from here on
 
@@ -16,7 +18,7 @@ digests have their own modules, `worldledger.genesis` and `worldledger.folding`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
@@ -37,6 +39,24 @@ GENERATION_STARTED_KIND: Final = "GenerationStarted"
 #: ``{agent_id, req_id, reason, latency_ms}``
 GENERATION_CANCELLED_KIND: Final = "GenerationCancelled"
 GENERATION_FINISHED_KIND: Final = "GenerationFinished"
+#: What a generation of a model used and what came of it: ``{agent_id, req_id, outcome, …}``.
+GENERATION_REPORTED_KIND: Final = "GenerationReported"
+#: A prompt or an output, by itself so that it can be erased: ``{agent_id, req_id, part, text, salt?}``.
+GENERATION_TEXT_KIND: Final = "GenerationText"
+#: Who may run an agent, and for how long.
+GENERATION_LEASED_KIND: Final = "GenerationLeased"
+
+#: What became of a generation of a model:
+#:
+#: - ``acted``: at least one of its intents was accepted
+#: - ``silent``: it ended, and there was nothing to do
+#: - ``refused``: the model refused to answer, or all of its intents were refused
+#: - ``interrupted``: it was cancelled on the way
+#: - ``stale``: it ended, but its intent came too late
+#: - ``failed``: the model, or the way to it, failed
+#: - ``limited``: a budget was used up, and the model was not asked
+#: - ``lost``: its program ended before it could say
+Outcome: TypeAlias = Literal["acted", "silent", "refused", "interrupted", "stale", "failed", "limited", "lost"]
 
 _NOTHING: Final = ()
 _SILENT: Final = "time_authority_silent"
@@ -118,6 +138,22 @@ def set_staleness(state: WorldState, effect: Effect) -> Touched:
     return _NOTHING
 
 
+def note_lease(state: WorldState, effect: Effect) -> Touched:
+    """GenerationLeased: note who runs an agent, and until when; with 0 seconds nobody does."""
+    payload = effect["payload"]
+    agent_id, holder, number, seconds = map(payload.get, ("agent_id", "holder", "number", "seconds"))
+    if not (_is_word(agent_id) and _is_word(holder)):
+        raise MalformedEffectError("agent_id and holder are strings of 1 to 200 characters")
+    if type(number) is not int or number < 1:
+        raise MalformedEffectError("number is a whole number from 1 on")
+    if type(seconds) not in {int, float} or seconds < 0:
+        raise MalformedEffectError("seconds is a number from 0 on")
+    until = float(effect["wall_time"] + seconds) if seconds else 0.0
+    lease = {"holder": holder, "number": number, "until": until}
+    state.metadata["leases"] = {**state.metadata.get("leases", {}), agent_id: lease}
+    return _NOTHING
+
+
 #: kind -> its handler; a system kind without one does not change the state.
 HANDLERS: Final[Mapping[str, Handler]] = {
     AGENT_REGISTERED_KIND: register,
@@ -125,6 +161,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     TIME_SET_KIND: end_silence,
     TIME_SILENT_KIND: note_silence,
     STALENESS_KIND: set_staleness,
+    GENERATION_LEASED_KIND: note_lease,
 }
 
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from worldledger.near import meant
 
 __all__ = [
+    "AgentLeasedError",
     "AuthoritySilentError",
     "BackpressureError",
     "CircuitBreakerOpenError",
@@ -664,6 +665,22 @@ class UnknownGenerationError(SimulationError):
         super().__init__(f"agent {agent_id!r} has no generation {req_id!r}", agent_id=agent_id, req_id=req_id)
         self.agent_id = agent_id
         self.req_id = req_id
+
+
+class AgentLeasedError(SimulationError):
+    """Another program runs the agent; details: ``agent_id``, ``holder``, ``retry_after_s``, when its lease ends."""
+
+    code = "agent_leased"
+    recovery = RecoveryAction.RETRY_WITH_DELAY
+
+    def __init__(self, agent_id: str, holder: str, retry_after_s: float) -> None:
+        what = (
+            f"agent {agent_id!r} is run by {holder!r}, whose lease ends in {retry_after_s:.0f} s unless it is renewed"
+        )
+        super().__init__(what, agent_id=agent_id, holder=holder, retry_after_s=retry_after_s)
+        self.agent_id = agent_id
+        self.holder = holder
+        self.retry_after_s = retry_after_s
 
 
 class QueueClosedError(SimulationError):

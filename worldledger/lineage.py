@@ -66,6 +66,7 @@ def go_on(state: WorldState, genesis: Effect, point: ForkPoint) -> None:
         )
     own = genesis["global_seq"]
     metadata["agents"] = {name: {**known, "registered_seq": own} for name, known in metadata["agents"].items()}
+    metadata.pop("leases", None)  # whoever runs an agent of the parent does not run the fork's
     silent = metadata.get("time_authority_silent")
     if silent is not None:
         metadata["time_authority_silent"] = Silence(silent["authority"], None, silent["reason"], own)._asdict()

@@ -39,6 +39,7 @@ COMMANDS = [
     ("config", "check"),
     ("checkpoint", "export"),
     ("checkpoint", "import"),
+    ("agent", "run"),
     ("kind", "list"),
     ("kind", "new"),
     ("projections", "status"),
@@ -69,7 +70,7 @@ def test_every_command_has_help_with_an_example(cli: Cli, command: tuple[str, ..
     assert cli(*command, "-h") == result
     shown = result.out.partition("Example")[2]
     assert f"worldledger {' '.join(command)}" in shown
-    if command in {("config", "check"), ("kind", "new")}:
+    if command in {("config", "check"), ("kind", "new"), ("agent", "run")}:
         return  # they need no database
     for option in ("--database-url", "WORLDLEDGER_DATABASE_URL", "--home", "WORLDLEDGER_HOME"):
         assert option in result.out

@@ -62,6 +62,7 @@ SAMPLES: list[SimulationError] = [
     errors.TooManyAgentsError("town", 3),
     errors.UnknownAgentError("bob", "town"),
     errors.UnknownGenerationError("bob", "r1"),
+    errors.AgentLeasedError("bob", "host/7", 12.5),
     errors.UnknownQueryError("x", ["y"]),
     errors.UnknownRulesetError("no such ruleset", known=["sandbox"]),
     errors.UnregisteredPolicyError("no such policy", name="x", known=["default 1"]),

@@ -204,7 +204,26 @@ EXPECTED: dict[str, tuple[Mapping[str, Any], Rows]] = {
     "cancelled-generations": (
         {},
         _table(
-            "experiment reason times agents median_ms p95_ms", ("box", "stale_due_to_effect_N", 2, 1, 20, 29)
+            "experiment reason times agents median_ms p95_ms",
+            ("box", "stale_due_to_effect_N", 2, 1, 20, 29),
+            ("talk", "stale_due_to_effect_N", 1, 1, 5, 5),
+        ),
+    ),
+    "interruption-cost": (
+        {"world": "talk"},
+        _table(
+            "world_id global_seq agent_id model outcome interrupted_by_seq interrupted_by interrupted_by_kind tokens_in "
+            "tokens_out price currency took_ms",
+            ("talk", 2, "ann", "tiny", "interrupted", 3, "bob", "Speak", None, 12, 0.25, "EUR", 400),
+            ("talk", 8, "ann", "tiny", "stale", None, None, None, 100, 20, 0.5, "EUR", 800),
+        ),
+    ),
+    "model-latency": (
+        {"experiment": "talk"},
+        _table(
+            "model generations interrupted failed first_token_median_ms first_token_p95_ms took_median_ms tokens_per_s "
+            "tokens_in tokens_out price currency",
+            ("tiny", 3, 2, 0, 200, 290, 400, 32.5, 200, 52, 1.25, "EUR"),
         ),
     ),
     "effects-by-kind": (

@@ -31,6 +31,7 @@ async def make_all(url: str) -> None:
         await _make_games(store)
         await _make_runs(store)
         await _make_box(store)
+        await _make_talk(store)
         await _make_simulation(store)
         await _make_forks(store)
 
@@ -223,6 +224,31 @@ def _cancelled(req_id: str, reason: str, latency_ms: float) -> EffectDraft:
 
 def _intended(made: EffectDraft, kind: str, context_seq: int) -> EffectDraft:
     return {**made, "source_metadata": {"intent": kind, "context_seq": context_seq}}
+
+
+# -- a talk: three answers of a model, the first cut off by bob, the last too late ----------------------------------
+
+
+async def _make_talk(store: Store) -> None:
+    await store.create_world(NewWorld(world_id="talk", experiment="talk", time_authority="client"))
+    log = await store.log("talk")
+    cancelled = _cancelled("g1", "stale_due_to_effect_3", 5.0)
+    cut = _reported("g1", "interrupted", 100, 400, tokens_out=12, price=0.25)
+    acted = _reported("g2", "acted", 200, 400, tokens_in=100, tokens_out=20, price=0.5)
+    late = _reported("g3", "stale", 300, 800, tokens_in=100, tokens_out=20, price=0.5)
+    await log.append_all([_started("g1")], system=True)
+    await log.append_all([draft("Speak", "bob", text="wait")])
+    await log.append_all([cancelled, cut, _started("g2"), acted, _started("g3"), late], system=True)
+
+
+def _started(req_id: str) -> EffectDraft:
+    model = {"name": "tiny", "seed": 7}
+    return draft("GenerationStarted", "ann", agent_id="ann", req_id=req_id, context_seq=1, model=model)
+
+
+def _reported(req_id: str, outcome: str, first_token_ms: int, took_ms: int, **more: Any) -> EffectDraft:
+    took = {"first_token_ms": first_token_ms, "took_ms": took_ms, "currency": "EUR"}
+    return draft("GenerationReported", "ann", agent_id="ann", req_id=req_id, outcome=outcome, **took, **more)
 
 
 # -- a simulation: Bea is shown what Ann has, blurred --------------------------------------------------------

@@ -98,6 +98,22 @@ async def _play(url: str) -> None:
         for number in range(7):
             await _simulate(store, f"many{number}", "many")
         await store.create_world(NewWorld(world_id="nothing", experiment="empty"))
+        await _talk(store)
+
+
+async def _talk(store: Store) -> None:
+    """Let a model make two answers, the second of which is cut off."""
+    await store.create_world(NewWorld(world_id="talk", experiment="talk"))
+    log = await store.log("talk")
+    for number, outcome in enumerate(("acted", "interrupted"), 1):
+        whose = {"agent_id": "ann", "req_id": f"g{number}"}
+        used = {"tokens_in": 100, "tokens_out": 10 * number, "price": 0.25, "currency": "EUR"}
+        took = {"first_token_ms": 100 * number, "took_ms": 1000 * number}
+        drafts = [
+            effect("GenerationStarted", "ann", **whose, context_seq=1, model={"name": ODD}),
+            effect("GenerationReported", "ann", **whose, outcome=outcome, **used, **took),
+        ]
+        await log.append_all(drafts, system=True)
 
 
 async def _simulate(store: Store, name: str, experiment: str) -> None:

@@ -220,3 +220,35 @@ def test_registrations_are_no_rule_of_chess_or_sandbox() -> None:
     """The version of a ruleset says nothing of agents: every world of every ruleset has them alike."""
     for ruleset in (RULESET, Ruleset()):
         assert list(state_of(registered(), ruleset=ruleset).metadata["agents"]) == ["ann"]
+
+
+# -- leases ------------------------------------------------------------------------------------------------------
+
+
+def leased(**changed: Any) -> tuple[str, dict[str, Any]]:
+    """Make a lease; a field given as ``...`` is left out."""
+    payload = {"agent_id": "ann", "holder": "here/1/a", "number": 1, "seconds": 60, **changed}
+    return "GenerationLeased", {key: value for key, value in payload.items() if value is not ...}
+
+
+def test_the_newest_lease_of_an_agent_stands_in_the_state() -> None:
+    """Its holder, its number and when it ends stand in metadata.leases; one that was given back has ended."""
+    wall_time = _effects(_GENESIS, leased())[1]["wall_time"]
+    state = state_of(leased(), leased(agent_id="bob", seconds=0, number=2))
+    assert state.metadata["leases"] == {
+        "ann": {"holder": "here/1/a", "number": 1, "until": wall_time + 60},
+        "bob": {"holder": "here/1/a", "number": 2, "until": 0.0},
+    }
+    later = state_of(leased(), leased(number=2, holder="there/2/b"))
+    assert later.metadata["leases"]["ann"]["holder"] == "there/2/b"
+
+
+@cases(
+    "changed",
+    [{"agent_id": ...}, {"holder": 7}, {"number": 0}, {"number": True}, {"seconds": -1}, {"seconds": "60"}],
+)
+def test_a_lease_that_cannot_be_read_changes_nothing(changed: dict[str, Any]) -> None:
+    """It is counted as malformed."""
+    state = state_of(leased(**changed))
+    assert "leases" not in state.metadata
+    assert state.metadata["malformed_effects"] == 1

@@ -113,6 +113,16 @@ def test_a_silent_authority_stays_silent() -> None:
     assert told == {"authority": "unity", "last_tick_seq": None, "reason": "no_tick", "global_seq": 1}
 
 
+def test_an_agent_of_a_fork_is_run_by_nobody() -> None:
+    """The program that has leased an agent of the parent runs that one alone."""
+    parent = Fold("w", RULESET)
+    lease = {"agent_id": "ann", "holder": "here/1/a", "number": 1, "seconds": 60}
+    for effect in effects_of([("GenerationLeased", lease)]):
+        parent.apply(effect)
+    assert "ann" in parent.state.metadata["leases"]
+    assert "leases" not in _forked(parent).state.metadata
+
+
 _RIGHT: dict[str, Any] = {"world_uuid": "0" * 32, "world_id": "w", "global_seq": 7, "checksum": "0" * 64}
 
 

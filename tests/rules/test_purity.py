@@ -1,7 +1,7 @@
 """The rules are pure: clocks, uuids, randomness, files, sockets and event loops stay outside ``worldledger/``.
 
-``worldledger/client`` is the one corner that may do I/O, and ``worldledger/aio.py`` the one that may use asyncio,
-without I/O and with every clock an argument.
+``worldledger/client`` and ``worldledger/llm``, which uses it, are the corners that may do I/O, and
+``worldledger/aio.py`` the one that may use asyncio, without I/O and with every clock an argument.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ READERS = {
 _PACKAGE = Path(worldledger.__file__).parent
 _ROOT = _PACKAGE.parent
 _PLACES = {path: path.relative_to(_PACKAGE).parts[0] for path in sorted(_PACKAGE.rglob("*.py"))}
-_PURE = [path for path, place in _PLACES.items() if place not in {"aio.py", "client"}]
+_PURE = [path for path, place in _PLACES.items() if place not in {"aio.py", "client", "llm"}]
 #: The rules of each kind of worlds are as pure.
 _KINDS = sorted((_ROOT / "kinds").glob("*/worldledger_*"))
 _FILES = [*_PURE, *(path for kind in _KINDS for path in sorted([*kind.glob("rules.py"), *kind.glob("rules/**/*.py")]))]
@@ -53,7 +53,7 @@ _FILES = [*_PURE, *(path for kind in _KINDS for path in sorted([*kind.glob("rule
 
 def _is_allowed(module: str, aio: bool) -> bool:
     names = prefixes(module)
-    if names & {"worldledger.aio", "worldledger.client", "asyncio", "time"}:
+    if names & {"worldledger.aio", "worldledger.client", "worldledger.llm", "asyncio", "time"}:
         return aio and bool(names & AIO_MODULES)
     return bool(names & (ALLOWED | {"worldledger", *(kind.name for kind in _KINDS)}))
 
@@ -100,6 +100,7 @@ def test_the_asyncio_primitives_do_no_io() -> None:
         ("from asyncio import Queue", ["asyncio"]),
         ("from worldledger.aio import TimedQueue", ["worldledger.aio"]),
         ("import worldledger.client", ["worldledger.client"]),
+        ("from worldledger.llm import Thinker", ["worldledger.llm"]),
         ("import worldledger_service.store", ["worldledger_service.store"]),
         ("import importlib", ["importlib"]),
         ("import secrets, json", ["secrets"]),

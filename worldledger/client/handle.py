@@ -78,12 +78,13 @@ class RemoteHandle:
         *,
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
+        model: Mapping[str, Any] | None = None,
     ) -> CancelToken:
         """Begin a generation from what this handle returned last; see `RemoteWorld.issue_cancel_token`."""
         if context_seq is None and self.world.generation_context(self.agent_id, req_id) is None:
             context_seq = self.context_seq
         return self.world.issue_cancel_token(
-            self.agent_id, req_id, context_seq, staleness_threshold=staleness_threshold, about=about
+            self.agent_id, req_id, context_seq, staleness_threshold=staleness_threshold, about=about, model=model
         )
 
     async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:

@@ -121,6 +121,7 @@ class Agent(Protocol):
         *,
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
+        model: Mapping[str, Any] | None = None,
     ) -> CancelToken:
         """Begin a generation, from the newest view that was handed out unless a context is named."""
         ...
@@ -220,6 +221,7 @@ class World(Protocol):
         *,
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
+        model: Mapping[str, Any] | None = None,
     ) -> CancelToken:
         """Issue the token of a generation that begins now; it is live at once."""
         ...
@@ -234,6 +236,18 @@ class World(Protocol):
 
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
         """Note that a generation has ended without an intent of its req_id; return False if none runs."""
+        ...
+
+    async def report_generation(
+        self, agent_id: str, req_id: str, report: Mapping[str, Any], texts: Sequence[Mapping[str, Any]] = ()
+    ) -> Receipt:
+        """Record what a generation used and what came of it, and the texts that are to be kept of it."""
+        ...
+
+    async def lease_agent(
+        self, agent_id: str, holder: str, seconds: float, *, instead_of: str | None = None
+    ) -> Mapping[str, Any]:
+        """Lease an agent to one program, or renew its lease; 0 seconds give it back."""
         ...
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:

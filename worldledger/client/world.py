@@ -6,6 +6,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, cast
 
 from worldledger.aio import CancelToken
@@ -107,6 +108,10 @@ class RemoteWorld:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._authority: asyncio.Task[int] | None = None
         self._config: OrchestratorConfig | None = None
+
+    def world(self, world_id: str) -> RemoteWorld:
+        """Return another world of the service, over the same connections."""
+        return RemoteWorld(self._transport, world_id, max_queued=self._max_queued)
 
     async def create_world(
         self,
@@ -381,19 +386,24 @@ class RemoteWorld:
         *,
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
+        model: Mapping[str, Any] | None = None,
     ) -> CancelToken:
         """Issue the token of a generation that begins now, live at once here; the service is told next.
 
         ``context_seq`` is the view that it is made from, by default the agent's latest that has arrived here; it stays
         so, however far the agent reads meanwhile. ``staleness_threshold`` takes precedence over the agent's and the
-        world's; ``about`` names what it concerns, for the policy ``only_conflict``. A generation that the service
-        refuses is cancelled with the reason ``refused: CODE``. Raises RequestConflictError and InvalidIntentError.
+        world's; ``about`` names what it concerns, for the policy ``only_conflict``, ``model`` by what it is made, for
+        the log. A generation that the service refuses is cancelled with the reason ``refused: CODE``. Raises
+        RequestConflictError and InvalidIntentError.
         """
         stated = _given(staleness_threshold=staleness_threshold)
         try:
             if named := check_about(about):
                 stated["about"] = sorted(named)
             check_threshold(stated.get("staleness_threshold"))
+            if model is not None:
+                gate(dict(model), path="$.model", level=3)
+                stated["model"] = dict(model)
         except InvalidEffectError as error:
             raise InvalidIntentError(error.reason, error.path) from None
         return self._links.issue(agent_id, req_id, context_seq, stated)
@@ -420,6 +430,36 @@ class RemoteWorld:
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
         """Note that a generation has ended without an intent of its req_id; return False if none is live."""
         return await self._links.finish(agent_id, req_id)
+
+    async def report_generation(
+        self, agent_id: str, req_id: str, report: Mapping[str, Any], texts: Sequence[Mapping[str, Any]] = ()
+    ) -> RemoteReceipt:
+        """Record what a generation used and what came of it; it ends, if it has not. The same again is one report.
+
+        ``report`` has an ``outcome`` and what the body of the route ``…/report`` may have besides; ``texts`` are to be
+        kept, each {part, text}. Raises UnknownAgentError, InvalidEffectError, and RequestConflictError for another
+        report of the same generation.
+        """
+        link = self._links.of(agent_id, req_id)
+        self._links.over(agent_id, req_id)
+        if link is not None:
+            with suppress(SimulationError):  # what was said over the connection comes first
+                await link.request("ping")
+        body = {**report, "texts": [dict(text) for text in texts]}
+        path = f"{self._path}{path_of('agents', agent_id, 'generations', req_id, 'report')}"
+        return RemoteReceipt(**(await self._transport.call("POST", path, body=body)).value)
+
+    async def lease_agent(
+        self, agent_id: str, holder: str, seconds: float, *, instead_of: str | None = None
+    ) -> dict[str, Any]:
+        """Lease an agent to the program ``holder`` for so many seconds, or renew its lease; 0 seconds give it back.
+
+        Returns {holder, number, until}, ``until`` in epoch seconds. ``instead_of`` is a program that is known to have
+        ended. Raises AgentLeasedError while another program has the agent, and UnknownAgentError.
+        """
+        body = {"holder": holder, "seconds": seconds, "instead_of": instead_of}
+        path = f"{self._path}{path_of('agents', agent_id, 'lease')}"
+        return cast("dict[str, Any]", (await self._transport.call("POST", path, body=body)).value)
 
     def generation_context(self, agent_id: str, req_id: str) -> int | None:
         """Return the context of a generation that is live here; None if there is none."""

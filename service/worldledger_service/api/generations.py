@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger import staleness
+from worldledger.canonical import MAX_INT
+from worldledger.core_kinds import Outcome
 from worldledger.errors import UnknownGenerationError
 from worldledger.staleness import NOT_GIVEN, InterruptPolicy
+from worldledger_service.api import openapi
 from worldledger_service.api.agents_of_worlds import (
     PATIENCE,
     About,
@@ -25,9 +28,10 @@ from worldledger_service.api.agents_of_worlds import (
 )
 from worldledger_service.api.answers import REVALIDATE, to_json
 from worldledger_service.api.context import services
+from worldledger_service.api.effects import Receipt
 from worldledger_service.api.hosts import refuse_other_sites
 from worldledger_service.api.openapi import Body, GlobalSeq, Shape, Word, header, json_of, problems
-from worldledger_service.api.parameters import WorldName, once
+from worldledger_service.api.parameters import Text, WorldName, once
 from worldledger_service.api.routing import EscapedRoute, segment
 
 if TYPE_CHECKING:
@@ -59,6 +63,11 @@ class NewGeneration(Body):
         description="Sightings after which it is stale; null: it never is. The agent's or the world's if absent.",
     )
     about: About | None = Field(default=None, description="Ids that it concerns, for `only_conflict`.")
+    model: dict[str, JsonValue] | None = Field(
+        default=None,
+        description="By what it is made, at most 16 KiB: what a language model's `name`, `parameters`, `seed` and "
+        "`prompt_digest` are, say. It is kept in GenerationStarted.",
+    )
 
 
 class Generation(Shape):
@@ -158,6 +167,7 @@ async def begin_generation(request: Request, world: WorldName, agent_id: AgentId
         context_seq,
         staleness_threshold=threshold,
         about=frozenset(body.about or ()),
+        model=body.model,
     )
     await inhabited.flush(PATIENCE)  # so that other processes know of it as soon as the client does
     where = f"/v1/worlds/{world}/agents/{segment(agent_id)}/generations/{segment(req_id)}"
@@ -220,6 +230,155 @@ async def finish_generation(request: Request, world: WorldName, agent_id: AgentI
     await _token(request, world, agent_id, req_id)
     await (await services(request).worlds.get(world)).finish_generation(agent_id, req_id)
     return Response(status_code=204, headers={"Cache-Control": "no-store"})
+
+
+# -- what came of a generation of a model ------------------------------------------------------------------
+
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=MAX_INT)]
+
+
+class ReportedIntent(Body):
+    """An intent that a generation led to, or would have."""
+
+    kind: Word
+    req_id: Word | None = Field(default=None, description="Under which it was submitted; null: it was not.")
+    global_seq: GlobalSeq | None = Field(default=None, description="Its effect; null: it was refused.")
+    code: Word | None = Field(default=None, description="The code of the error that refused it.")
+    reason: Text | None = Field(default=None, description="The message of that error.")
+
+
+class ReportedError(Body):
+    """Why a model did not answer."""
+
+    code: Word
+    message: Text
+
+
+class ReportedText(Body):
+    """A text of a generation, which becomes an effect of its own so that it can be erased."""
+
+    part: Literal["prompt", "output"]
+    text: Text
+    salt: Word | None = Field(default=None, description="With which the prompt's digest was made.")
+    calls: Annotated[list[dict[str, JsonValue]], Field(max_length=100)] | None = Field(
+        default=None, description="The calls of tools that came with an output."
+    )
+
+
+class Recalled(Body):
+    """A generation of a log whose answer was taken instead of asking the model again."""
+
+    world_id: openapi.WorldName
+    req_id: Word
+
+
+class NewReport(Body):
+    """What a generation of a model used and what came of it. Numbers that are not known are null."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"outcome": "acted", "tokens_in": 210, "tokens_out": 34, "price": 0.0004, "currency": "USD"}]
+        },
+    )
+
+    outcome: Outcome = Field(description="What became of it.")
+    tokens_in: Count | None = Field(default=None, description="Tokens of the prompt.")
+    tokens_out: Count | None = Field(default=None, description="Tokens that the model made, also if it was cut off.")
+    counted: Literal["provider", "chunks"] | None = Field(
+        default=None, description="Who counted `tokens_out`: the model's service, or its pieces as they came."
+    )
+    price: Amount | None = Field(default=None, description="What it cost, by the program's own table.")
+    currency: Word | None = None
+    first_token_ms: Amount | None = Field(default=None, description="From asking to the first token.")
+    took_ms: Amount | None = Field(default=None, description="From asking to the end.")
+    finish: Word | None = Field(default=None, description="Why the model stopped, in its service's words.")
+    intents: Annotated[list[ReportedIntent], Field(max_length=100)] | None = None
+    error: ReportedError | None = None
+    recalled: Recalled | None = None
+    texts: Annotated[list[ReportedText], Field(max_length=2)] | None = Field(
+        default=None, description="Texts to be kept, each as an effect GenerationText."
+    )
+
+
+@router.post(
+    "/v1/worlds/{world}/agents/{agent_id}/generations/{req_id}/report",
+    operation_id="report_generation",
+    summary="Record what a generation used and what came of it",
+    status_code=201,
+    response_class=Response,
+    responses={
+        200: {**json_of(Receipt), "description": "This was recorded before."},
+        201: {**json_of(Receipt), "description": "It is durable."},
+        **problems(404, 409, 413, 415, 422, 503),
+    },
+)
+async def report_generation(
+    request: Request, world: WorldName, agent_id: AgentId, req_id: ReqId, body: NewReport
+) -> Response:
+    """Write the effect GenerationReported, and before it a GenerationText for each text. The generation ends.
+
+    A generation has one report: the same again is answered as the first time, another one is 422 `request_conflict`.
+    With the outcome `lost` it is cancelled, wherever it runs.
+    """
+    found = services(request)
+    inhabited = await found.worlds.get(world)
+    await known_agent(found, inhabited, agent_id)
+    report = body.model_dump(exclude_none=True, exclude={"texts"})
+    texts = [text.model_dump(exclude_none=True) for text in body.texts or ()]
+    receipt = await inhabited.report_generation(agent_id, req_id, report, texts)
+    return _json(receipt._asdict(), 200 if receipt.replayed else 201)
+
+
+class NewLease(Body):
+    """A program that wants to run an agent."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"holder": "laptop/4711", "seconds": 120}]}
+    )
+
+    holder: Word = Field(description="The program: a name that no other one has.")
+    seconds: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] = Field(
+        description="How long it may run the agent unless it asks again; 0: it gives the agent back."
+    )
+    instead_of: Word | None = Field(default=None, description="A program that is known to have ended.")
+
+
+class Lease(Shape):
+    """The program that runs an agent."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"holder": "laptop/4711", "number": 3, "until": 1767225720.5}]},
+    )
+
+    holder: Word
+    number: Annotated[int, Field(ge=1, le=MAX_INT)] = Field(description="How many leases the agent has had.")
+    until: float = Field(description="When it ends, in epoch seconds; 0: it was given back.")
+
+
+@router.post(
+    "/v1/worlds/{world}/agents/{agent_id}/lease",
+    operation_id="lease_agent",
+    summary="Lease an agent to one program",
+    response_class=Response,
+    responses={
+        200: {**json_of(Lease), "description": "The program has the agent."},
+        **problems(404, 409, 413, 415, 422, 503),
+    },
+)
+async def lease_agent(request: Request, world: WorldName, agent_id: AgentId, body: NewLease) -> Response:
+    """Let one program run an agent, for so many seconds; the lease is an effect, GenerationLeased.
+
+    The same program renews it so. While another one has it, this is 409 `agent_leased`.
+    """
+    found = services(request)
+    inhabited = await found.worlds.get(world)
+    await known_agent(found, inhabited, agent_id)
+    lease = await inhabited.lease_agent(agent_id, body.holder, body.seconds, instead_of=body.instead_of)
+    return _json(lease)
 
 
 async def _token(request: Request, world_id: str, agent_id: str, req_id: str) -> CancelToken:

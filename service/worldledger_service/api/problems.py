@@ -301,6 +301,7 @@ _TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.UnknownQueryError: Answer(404, "No such query"),
     errors.UnknownAgentError: Answer(404, "The world has no such agent"),
     errors.UnknownGenerationError: Answer(404, "The agent has no such generation"),
+    errors.AgentLeasedError: Answer(409, "Another program runs the agent"),
     errors.TooManyAgentsError: Answer(409, "The world has no room for another agent"),
     errors.StaleContextError: Answer(409, "The intent was made from too old a view"),
     errors.IntentConflictError: Answer(409, "The intent does not fit the world as it is"),

@@ -18,6 +18,7 @@ from typer._click.exceptions import UsageError
 from worldledger.errors import SimulationError
 from worldledger.kinds import installed
 from worldledger_service.cli import (
+    agent,
     compare,
     db,
     exports,
@@ -118,6 +119,12 @@ def make_app() -> typer.Typer:
     commands.group("world", "Make worlds, and change their settings.", "worldledger world create my-world")
     commands.add("world create", worlds.create_world)
     commands.add("world staleness", worlds.set_staleness)
+    commands.group(
+        "agent",
+        "Have language models play agents.",
+        "worldledger agent run parlour --model openai:gpt-5-mini --persona parlour.yaml",
+    )
+    commands.add("agent run", agent.run)
     commands.group(
         "kind",
         "Look after the kinds of worlds, and begin one of your own.",

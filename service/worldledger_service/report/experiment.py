@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _WORLDS: Final = 30
 _KINDS: Final = 40
 _REFUSALS: Final = 20
+#: Most models that are listed.
+_MODELS: Final = 20
 #: Most worlds that have a bar each, and most bars of a histogram.
 _BARS: Final = 16
 _STEPS: Final = 24
@@ -173,11 +175,44 @@ async def _refused(snapshot: Snapshot, experiment: str) -> list[Block]:
     return [Figure("Refused intents by reason", bars, table, folded=False)]
 
 
+async def models(snapshot: Snapshot, experiment: str) -> Section | None:
+    """Return the section on what language models have made; None where there were none."""
+    rows = await snapshot.rows(queries.MODELS, experiment, _MODELS)
+    if not rows:
+        return None
+    more = rows[0]["groups"] - len(rows)
+    table = Table(
+        "models",
+        "Generations by model",
+        (
+            Column("model", "Model", "code"),
+            Column("generations", "Generations", "whole"),
+            Column("interrupted", "Interrupted", "whole"),
+            Column("failed", "Failed or lost", "whole"),
+            Column("first_token_s", "First token, median", "seconds"),
+            Column("took_s", "All, median", "seconds"),
+            Column("tokens_in", "Tokens in", "whole"),
+            Column("tokens_out", "Tokens out", "whole"),
+            Column("tokens_lost", "Of these interrupted", "whole"),
+            Column("price", "Price", "number"),
+            Column("currency", "Currency", "code"),
+        ),
+        [tuple(row.values())[:11] for row in rows],
+        more,
+        "select * from analytics.generations where experiment = $1 and model is not null" if more else None,
+    )
+    note = Note(
+        "What each interruption cost, and what interrupted, says",
+        "worldledger sql interruption-cost --param experiment=EXPERIMENT",
+    )
+    return Section("models", "Language models", [table, note])
+
+
 # -- the whole report: what an experiment contains decides what is said of it -----------------------------
 
 
 #: About how many questions there are, for who shows progress.
-QUESTIONS: Final = 34
+QUESTIONS: Final = 35
 _NAMED: Final = 3
 
 
@@ -211,6 +246,8 @@ async def make_report(url: str, name: str, *, asked: Callable[[int], object] = l
         for ruleset, (make, read) in sections_of_kinds().items():
             if there.issuperset(read) and any(row["ruleset"] == ruleset for row in rulesets):
                 sections.append(await make(opened, name))
+        if (made := await models(opened, name)) is not None:
+            sections.append(made)
         said = await facts(opened, name, rulesets)
     return Report(name, read_at, version("worldledger"), said, [*sections[2:], *sections[:2]], behind, todo)
 

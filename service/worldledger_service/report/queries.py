@@ -88,6 +88,23 @@ order by intents desc, code collate "C", rule collate "C"
 limit $2
 """
 
+#: Its generations by model. From analytics.generations.
+MODELS: Final = f"""
+select model, count(*) as generations,
+       count(*) filter (where outcome in ('interrupted', 'stale')) as interrupted,
+       count(*) filter (where outcome in ('failed', 'lost')) as failed,
+       percentile_disc(0.5) within group (order by first_token_ms) / 1000 as first_token_s,
+       percentile_disc(0.5) within group (order by took_ms) / 1000 as took_s,
+       {within("sum(tokens_in)", "bigint")} as tokens_in, {within("sum(tokens_out)", "bigint")} as tokens_out,
+       {within("sum(tokens_out) filter (where outcome in ('interrupted', 'stale'))", "bigint")} as tokens_lost,
+       {within("sum(price::numeric)", "double precision")} as price, currency, count(*) over () as groups
+from analytics.generations
+where experiment = $1 and model is not null
+group by model, currency
+order by generations desc, model collate "C", currency collate "C"
+limit $2
+"""
+
 #: Which of the views $1 are there: those of projections appear with their first build.
 THERE: Final = "select name from unnest($1::text[]) n (name) where to_regclass('analytics.' || name) is not null"
 

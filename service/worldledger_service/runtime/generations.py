@@ -11,21 +11,26 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
 from worldledger.aio import CancelToken
+from worldledger.canonical import gate
 from worldledger.core_kinds import (
     GENERATION_CANCELLED_KIND,
     GENERATION_FINISHED_KIND,
+    GENERATION_LEASED_KIND,
+    GENERATION_REPORTED_KIND,
     GENERATION_STARTED_KIND,
+    GENERATION_TEXT_KIND,
 )
 from worldledger.drafts import check_req_id
 from worldledger.effects import Effect, EffectDraft, own_draft
-from worldledger.errors import RequestConflictError, StoreUnavailableError, UnknownGenerationError
+from worldledger.errors import InvalidEffectError, RequestConflictError, StoreUnavailableError, UnknownGenerationError
 from worldledger.lru import Lru
 from worldledger.staleness import NOT_GIVEN, Threshold
 from worldledger_service.runtime.sightings import Watch
@@ -43,6 +48,10 @@ _REMEMBERED: Final = 1000
 _Key = tuple[str, str]
 
 log = structlog.get_logger("worldledger.runtime")
+
+
+#: Most bytes of what is said of a model.
+_MODEL_BYTES: Final = 16_384
 
 
 class Begun(NamedTuple):
@@ -136,12 +145,14 @@ class Generations:
         head_seq: int,
         staleness_threshold: Threshold = NOT_GIVEN,
         about: frozenset[str] = frozenset(),
+        model: Mapping[str, Any] | None = None,
     ) -> CancelToken:
         """Issue the token of a generation that begins now, from the view at ``context_seq``, by default the latest.
 
-        A later seq than the agent's view means that view. The same generation again returns the same token, whatever
-        the agent has been shown since. Raises RequestConflictError if it has another context, InvalidEffectError for
-        an invalid req_id, and StoreUnavailableError once the world is being closed.
+        ``model`` says by what it is made, for the log. A later seq than the agent's view means that view. The same
+        generation again returns the same token, whatever the agent has been shown since. Raises RequestConflictError if
+        it has another context, InvalidEffectError for an invalid req_id, and StoreUnavailableError once the world is
+        being closed.
         """
         agent_id = attachment.agent_id
         if self._closed:
@@ -172,6 +183,8 @@ class Generations:
         more: dict[str, Any] = {"about": sorted(about)} if about else {}
         if staleness_threshold is not NOT_GIVEN:
             more["staleness_threshold"] = staleness_threshold
+        if model is not None:
+            more["model"] = dict(model)
         self._say(GENERATION_STARTED_KIND, key, generation_id, context_seq=made_from, **more)
         token.add_callback(lambda: self._cancelled(key, token))
         while len(self._live) > self._most:
@@ -371,6 +384,39 @@ class Generations:
         agent_id, req_id = key
         payload = {"agent_id": agent_id, "req_id": req_id, "generation_id": generation_id, **more}
         self._put(own_draft(kind, payload, source_id=agent_id))
+
+
+# -- drafts of what a program tells of its agent's generations ---------------------------------------------------
+
+
+def check_model(model: Mapping[str, Any] | None) -> None:
+    """Raise InvalidEffectError unless this can be said of a generation's model: a JSON object that is not large."""
+    if model is not None and len(gate(dict(model), path="$.model", level=3)) > _MODEL_BYTES:
+        raise InvalidEffectError(f"more than {_MODEL_BYTES} bytes", "$.model")
+
+
+def reports_of(
+    agent_id: str, req_id: str, report: Mapping[str, Any], texts: Sequence[Mapping[str, Any]]
+) -> list[EffectDraft]:
+    """Return the effects that tell of a generation that has ended: its texts, and then the report."""
+    whose = {"agent_id": agent_id, "req_id": check_req_id(req_id)}
+    told = [(GENERATION_TEXT_KIND, text) for text in texts] + [(GENERATION_REPORTED_KIND, report)]
+    key = _short(agent_id, req_id)
+    return [
+        own_draft(kind, {**each, **whose}, f"report:{key}:{number}", source_id=agent_id)
+        for number, (kind, each) in enumerate(reversed(told))
+    ][::-1]
+
+
+def lease_draft(agent_id: str, holder: str, number: int, seconds: float) -> EffectDraft:
+    """Return the effect of an agent's lease of that number; there is one, whichever process writes it first."""
+    payload = {"agent_id": agent_id, "holder": holder, "number": number, "seconds": seconds}
+    return own_draft(GENERATION_LEASED_KIND, payload, f"lease:{_short(agent_id)}:{number}", source_id=agent_id)
+
+
+def _short(*names: str) -> str:
+    """Return what stands for some names in a req_id, which may not be as long as they are."""
+    return sha256("\0".join(names).encode()).hexdigest()[:32]
 
 
 def _was_stale(token: CancelToken | None, seq: int) -> bool:

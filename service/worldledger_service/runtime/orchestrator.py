@@ -21,8 +21,10 @@ from worldledger.config import OrchestratorConfig, read_config
 from worldledger.deltas import ObservationDelta
 from worldledger.effects import SCHEMA_VERSION, EffectDraft
 from worldledger.errors import (
+    AgentLeasedError,
     InvalidEffectError,
     InvalidIntentError,
+    RequestConflictError,
     SimulationError,
     TooManyAgentsError,
     UnknownGenerationError,
@@ -48,7 +50,7 @@ from worldledger_service.runtime.admission import Admission, IntentLists, Parts
 from worldledger_service.runtime.attachments import Attachment, Attachments, Subscription
 from worldledger_service.runtime.clocks import Clocks, Tick
 from worldledger_service.runtime.following import ViewFollower
-from worldledger_service.runtime.generations import Generations, UnderWay
+from worldledger_service.runtime.generations import Generations, UnderWay, check_model, lease_draft, reports_of
 from worldledger_service.runtime.observing import Observing, Outbox
 from worldledger_service.runtime.replays import past_view
 from worldledger_service.runtime.sightings import Placing, Sightings, StalenessSettings, sights_of
@@ -85,6 +87,8 @@ _SEEN_ENTITY: Final = 600
 _DELTA: Final = 1_000  # besides what is in it
 _TOKEN: Final = 700
 _REQUEST: Final = 500
+#: Seconds for which a report waits until the end that it tells of is written.
+_END_SECONDS: Final = 2.0
 
 
 class MemoryStats(NamedTuple):
@@ -219,12 +223,13 @@ class AgentHandle:
         *,
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
+        model: Mapping[str, Any] | None = None,
     ) -> CancelToken:
         """Begin a generation from what this handle returned last (`Orchestrator.issue_cancel_token`)."""
         if context_seq is None and self.orchestrator.generation_context(self.agent_id, req_id, here=True) is None:
             context_seq = self.context_seq
         return self.orchestrator.issue_cancel_token(
-            self.agent_id, req_id, context_seq, staleness_threshold=staleness_threshold, about=about
+            self.agent_id, req_id, context_seq, staleness_threshold=staleness_threshold, about=about, model=model
         )
 
     async def view(self, at_seq: int | None = None, *, at: str | None = None) -> View:
@@ -634,16 +639,19 @@ class Orchestrator:
         *,
         staleness_threshold: Threshold = NOT_GIVEN,
         about: Collection[str] | None = None,
+        model: Mapping[str, Any] | None = None,
     ) -> CancelToken:
         """Issue the token of a generation that begins now, live at once; the effect GenerationStarted follows.
 
         ``context_seq`` is the view it is made from, by default the agent's latest; however far the agent reads
         meanwhile, it stays so. ``staleness_threshold`` goes before the agent's and the world's; ``about`` names what it
-        concerns, for the policy ``only_conflict``. A context that is stale already gives a token that is cancelled.
-        Raises UnknownAgentError, RequestConflictError and InvalidIntentError.
+        concerns, for the policy ``only_conflict``, and ``model`` by what it is made, for the log. A context that is
+        stale already gives a token that is cancelled. Raises UnknownAgentError, RequestConflictError and
+        InvalidIntentError.
         """
         try:
             named = check_about(about)
+            check_model(model)
             self._staleness.world.check(staleness_threshold)
         except InvalidEffectError as error:
             raise InvalidIntentError(error.reason, error.path) from None
@@ -658,6 +666,7 @@ class Orchestrator:
                 head_seq=self._follower.seq,
                 staleness_threshold=staleness_threshold,
                 about=named,
+                model=model,
             )
 
     async def cancel_if_stale(self, agent_id: str, req_id: str, new_view_seq: int) -> bool:
@@ -681,6 +690,67 @@ class Orchestrator:
     async def finish_generation(self, agent_id: str, req_id: str) -> bool:
         """Note that a generation has ended without an intent of its req_id; return False if none runs here."""
         return self._generations.finish(agent_id, req_id)
+
+    async def report_generation(
+        self, agent_id: str, req_id: str, report: Mapping[str, Any], texts: Sequence[Mapping[str, Any]] = ()
+    ) -> Receipt:
+        """Record what a generation used and what came of it; return the receipt once that is durable. It ends.
+
+        ``report`` has an ``outcome`` and what else is to be in the effect GenerationReported. Each of ``texts`` is an
+        effect GenerationText before it, {part, text}. The same again is written once. Raises InvalidEffectError,
+        RequestConflictError for another report of the same generation, and what an append raises.
+        """
+        drafts = reports_of(agent_id, req_id, report, texts)
+        if report["outcome"] == "lost":
+            with suppress(UnknownGenerationError):
+                self._generations.cancel(agent_id, req_id, "lost")
+        else:
+            self._generations.finish(agent_id, req_id)
+        await self._outbox.flush(_END_SECONDS)  # so that the end is in the log before what is told of it
+        return (await self._write_own(drafts))[-1]
+
+    async def lease_agent(
+        self, agent_id: str, holder: str, seconds: float, *, instead_of: str | None = None
+    ) -> dict[str, Any]:
+        """Lease an agent to the program ``holder`` for so many seconds, or renew its lease; 0 seconds give it back.
+
+        An agent has one lease at a time, in the log. The program ``instead_of``, which the caller knows to have ended,
+        loses its lease. Returns {holder, number, until}, ``until`` in epoch seconds. Raises AgentLeasedError,
+        InvalidEffectError, and what an append raises.
+        """
+        await self._guard.read(self._follower.catch_up())
+        while True:
+            held = self._lease(agent_id)
+            if held is not None:
+                remains = held["until"] - time.time()
+                if remains > 0 and held["holder"] not in {holder, instead_of}:
+                    raise AgentLeasedError(agent_id, held["holder"], round(remains, 3))
+                if seconds == 0 and held["holder"] != holder:
+                    return held
+            number = 1 if held is None else held["number"] + 1
+            try:
+                await self._write_own([lease_draft(agent_id, holder, number, seconds)])
+            except RequestConflictError:  # another program was first
+                await self._guard.read(self._follower.catch_up())
+                if (now := self._lease(agent_id)) is None or now["number"] < number:
+                    raise
+                continue
+            if (now := self._lease(agent_id)) is not None and now["number"] >= number:
+                return now
+            return {"holder": holder, "number": number, "until": time.time() + seconds if seconds else 0.0}
+
+    def _lease(self, agent_id: str) -> dict[str, Any] | None:
+        """Return who runs an agent, as far as the world is followed here."""
+        found: dict[str, Any] | None = self.world_state.metadata.get("leases", {}).get(agent_id)
+        return None if found is None else dict(found)
+
+    async def _write_own(self, drafts: Sequence[EffectDraft]) -> list[Receipt]:
+        """Append effects of the service's own, each with a req_id, and wait until they are folded here."""
+        self._follower.raise_if_ended()
+        receipts = await self._guard.write(self._guard.call(self.event_log.append_all, drafts, system=True))
+        with suppress(SimulationError):
+            await self._guard.read(self._follower.reached(receipts[-1].global_seq))
+        return receipts
 
     def generation(self, agent_id: str, req_id: str) -> CancelToken | None:
         """Return the token of a generation of this process, also for a while after it has ended."""

@@ -347,7 +347,7 @@ class Taker:
         req_id = _req_id(message)
         try:
             context_seq = _check_context_seq(message.body.get("context_seq"))
-            threshold, about = _check_stated(message.body)
+            threshold, about, model = _check_stated(message.body)
         except InvalidEffectError as error:
             raise _unreadable(message, error.reason, error.path) from None
         if context_seq is not None:
@@ -355,7 +355,7 @@ class Taker:
         elif self._world.generation_context(self._agent_id, req_id, here=True) is None:
             context_seq = self._out.context_seq
         token = self._world.issue_cancel_token(
-            self._agent_id, req_id, context_seq, staleness_threshold=threshold, about=about
+            self._agent_id, req_id, context_seq, staleness_threshold=threshold, about=about, model=model
         )
         await self._out.tell("generation", message.id, req_id=req_id, context_seq=token.context_seq)
         watched = self._tokens.get(req_id)
@@ -501,10 +501,16 @@ def _check_context_seq(value: Any) -> int | None:
     return value
 
 
-def _check_stated(body: Mapping[str, Any]) -> tuple[Threshold, frozenset[str]]:
-    """Return a generation's own threshold, if it has one, and what it is about. Raises InvalidEffectError."""
-    about = check_about(body.get("about"))
-    return check_threshold(body["staleness_threshold"]) if "staleness_threshold" in body else NOT_GIVEN, about
+def _check_stated(body: Mapping[str, Any]) -> tuple[Threshold, frozenset[str], dict[str, Any] | None]:
+    """Return a generation's own threshold, if it has one, what it is about, and by what model it is made.
+
+    Raises InvalidEffectError.
+    """
+    about, model = check_about(body.get("about")), body.get("model")
+    if model is not None and type(model) is not dict:
+        raise InvalidEffectError(f"model is an object, not {json_name(model)}", "$.model")
+    threshold = check_threshold(body["staleness_threshold"]) if "staleness_threshold" in body else NOT_GIVEN
+    return threshold, about, model
 
 
 def _check_tick(body: Mapping[str, Any]) -> tuple[str, float]:

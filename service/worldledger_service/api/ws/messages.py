@@ -26,7 +26,7 @@ _SHAPES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "intent": (("type", "intent"), ("id",)),
     "intents": (("type", "intents"), ("atomic", "ordered", "id")),
     "ack": (("type", "view_seq"), ("id",)),
-    "generation": (("type", "req_id"), ("context_seq", "staleness_threshold", "about", "id")),
+    "generation": (("type", "req_id"), ("context_seq", "staleness_threshold", "about", "model", "id")),
     "cancel": (("type", "req_id"), ("id",)),
     "finished": (("type", "req_id"), ("id",)),
     "tick": (("type", "adapter", "sim_time"), ("id",)),

@@ -175,6 +175,27 @@ _GENERATION: Final = (
     Field("req_id", "text", "The req_id of the intent that is being made."),
     Field("generation_id", "text", "Tells two generations of one req_id apart."),
 )
+#: What a program reports of a model's generation.
+_REPORT: Final = (
+    Field(
+        "outcome", "text", "acted, silent, refused, interrupted, stale, failed, limited or lost (docs/how-to-llm.md)."
+    ),
+    Field("tokens_in", "bigint", "Tokens of the prompt; null where not known."),
+    Field("tokens_out", "bigint", "Tokens that the model made, also where it was cut off."),
+    Field("counted", "text", "Who counted tokens_out: provider, or chunks: the pieces as they came."),
+    Field("price", "double", "What it cost, by the table of who ran it; null where there was none."),
+    Field("currency", "text", "The currency of price."),
+    Field("first_token_ms", "double", "From asking the model to its first token, in milliseconds."),
+    Field("took_ms", "double", "From asking the model to the end, in milliseconds."),
+    Field("finish", "text", "Why the model stopped, in its service's words."),
+    Field("intents", "json", "The intents that came of it: kind, req_id, and global_seq or the code of a refusal."),
+    Field("error_code", "text", "Why the model did not answer; null where it did.", "error,code"),
+    Field("error", "text", "The same in words.", "error,message"),
+    Field(
+        "recalled_world_id", "text", "The world whose log had the answer; null: a model made it.", "recalled,world_id"
+    ),
+    Field("recalled_req_id", "text", "The generation there.", "recalled,req_id"),
+)
 _RULESET_VERSION: Final = Field("ruleset_version", "bigint", "The version of that ruleset.")
 
 SYSTEM: Final[tuple[Kind, ...]] = (
@@ -287,6 +308,27 @@ SYSTEM: Final[tuple[Kind, ...]] = (
         ),
     ),
     Kind("GenerationFinished", "an agent has made an intent, or given up.", _GENERATION),
+    Kind("GenerationReported", "what a model's generation used, and what came of it.", (*_GENERATION[:2], *_REPORT)),
+    Kind(
+        "GenerationText",
+        "a prompt or an output of a model, kept by itself.",
+        (
+            *_GENERATION[:2],
+            Field("part", "text", "prompt or output."),
+            Field("text", "text", "The text; of a prompt the JSON of the request."),
+            Field("salt", "text", "With which the prompt's digest was made."),
+        ),
+    ),
+    Kind(
+        "GenerationLeased",
+        "a program took an agent, kept it or gave it back.",
+        (
+            _ACTOR,
+            Field("holder", "text", "The program."),
+            Field("number", "bigint", "The number of the lease: 1, 2, 3 … of the agent."),
+            Field("seconds", "double", "How long it holds unless it is renewed; 0: the agent was given back."),
+        ),
+    ),
 )
 
 
@@ -309,6 +351,67 @@ def _moment(seconds: str) -> str:
     """Return the SQL for a moment; null outside of the years that every program can hold."""
     return f"case when {seconds} >= -62135596800 and {seconds} < 253402300800 then to_timestamp({seconds}) end"
 
+
+def _each_generation(kind: str, row: str, last: str = "") -> str:
+    """Return the SQL for the first effect of this kind (``desc``: the last) of each generation, as a named row."""
+    key = f"{row}.world_id, {row}.source_id, {row}.effect #>> '{{payload,req_id}}'"
+    return f"""(
+    select distinct on ({key})
+           {row}.world_id, {row}.source_id as agent_id, {row}.effect #>> '{{payload,req_id}}' as req_id,
+           {row}.global_seq, {row}.sim_time, {row}.effect
+    from public.effects {row}
+    where {row}.kind = {literal(kind)} and {NO_FORK.format(row)}
+    order by {key}, {row}.global_seq{last}
+) {row}"""
+
+
+def _of(row: str, field: Field) -> Column:
+    """Return a column made of a field of another row than ``e``."""
+    name, value, comment = field.column
+    return Column(name, value.replace("e.effect", f"{row}.effect"), comment)
+
+
+_SAME: Final = "{0}.world_id = e.world_id and {0}.agent_id = e.agent_id and {0}.req_id = e.req_id"
+_GENERATIONS: Final = StaticView(
+    "generations",
+    "Every generation: by what it was made, from which view, what it used and what came of it. Forks are left out.",
+    (
+        *_head("e"),
+        Column("agent_id", "e.agent_id", "The agent."),
+        Column("req_id", "e.req_id", "The req_id of the intent that was being made."),
+        Column("global_seq", "e.global_seq", "Where it began in the world's log."),
+        Column("sim_time_s", "e.sim_time", "The world's own time then, in seconds."),
+        Column("started_at", value_at("time", "wall_time"), "When it began."),
+        _CONTEXT.column,
+        Column("model", value_at("text", "payload,model,name"), "The model; null where none was named."),
+        Column("parameters", value_at("json", "payload,model,parameters"), "What the model was asked with."),
+        Column("seed", value_at("bigint", "payload,model,seed"), "The seed that the model was asked with."),
+        Column("prompt_digest", value_at("text", "payload,model,prompt_digest"), "The salted SHA-256 of the prompt."),
+        Column(
+            "outcome",
+            "coalesce(r.effect #>> '{payload,outcome}', case when c.global_seq > coalesce(f.global_seq, 0) "
+            "then 'cancelled' when f.global_seq is not null then 'finished' end)",
+            "As reported (generation_reported); else cancelled or finished; null: it is under way.",
+        ),
+        Column("cancel_reason", "c.effect #>> '{payload,reason}'", "Why it was cancelled; null where it was not."),
+        Column(
+            "interrupted_by_seq",
+            "substring(c.effect #>> '{payload,reason}' from '^stale_due_to_effect_([0-9]{1,15})$')::bigint",
+            "The effect that its agent was shown and that made it stale.",
+        ),
+        Column(
+            "cancel_latency_ms",
+            "analytics.json_double(c.effect #> '{payload,latency_ms}')",
+            "From what made it stale until it was cancelled, in milliseconds.",
+        ),
+        *(_of("r", field) for field in _REPORT if field.name != "outcome"),
+    ),
+    f"""from {_each_generation("GenerationStarted", "e")}
+{_JOINED.format("e")}
+left join {_each_generation("GenerationReported", "r")} on {_SAME.format("r")}
+left join {_each_generation("GenerationCancelled", "c", " desc")} on {_SAME.format("c")}
+left join {_each_generation("GenerationFinished", "f", " desc")} on {_SAME.format("f")}""",
+)
 
 _WORLDS: Final = StaticView(
     "worlds",
@@ -698,6 +801,7 @@ VIEWS: Final[tuple[StaticView, ...]] = (
     _EFFECT_VERIFICATION,
     _REQUEST_VERIFICATION,
     *(kind.view() for kind in SYSTEM),
+    _GENERATIONS,
 )
 
 

@@ -1,0 +1,162 @@
+"""``worldledger agent run``: agents of a served world that are played by a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from worldledger.errors import ExtraMissingError, SimulationError
+from worldledger_service.cli.options import Quiet, World
+from worldledger_service.cli.output import counted, plain, put, say
+from worldledger_service.running import run_blocking
+
+if TYPE_CHECKING:
+    from worldledger.client import Client
+    from worldledger.llm import Budget, Generation, Model, Persona, Personas
+
+_EXTRA: Final = "llm"
+_PACKAGES: Final = {"openai": "openai", "jsonschema_rs": "jsonschema-rs", "limits": "limits"}
+#: Seconds for which a call is tried again while the service is away or asked too often.
+_PATIENCE_SECONDS: Final = 60.0
+#: Most characters of what an agent says that are shown.
+_SHOWN: Final = 200
+
+
+def run(
+    world: World,
+    agents: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[AGENT]...", help="The agents; all of the file if none is named.", show_default=False),
+    ] = None,
+    model: Annotated[
+        str, typer.Option("--model", metavar="openai:NAME", help="The model, as its service calls it.")
+    ] = "",
+    persona: Annotated[
+        Path | None,
+        typer.Option("--persona", metavar="FILE", help="YAML: whom the model plays; one persona, or one an agent."),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--base-url",
+            metavar="URL",
+            help="The model's service, if it speaks OpenAI's protocol: llama.cpp, vLLM, Ollama, …",
+            show_default="OpenAI's, or OPENAI_BASE_URL",
+        ),
+    ] = None,
+    recall: Annotated[
+        str,
+        typer.Option(
+            "--recall",
+            metavar="off|ancestors|WORLD",
+            help="Take answers that stand in the logs of the worlds that this one is a fork of, or in another world's.",
+        ),
+    ] = "off",
+    url: Annotated[
+        str, typer.Option("--url", metavar="URL", help="The service that serves the world.")
+    ] = "http://127.0.0.1:8000",
+    quiet: Quiet = False,
+) -> None:
+    """Have a language model play agents of a world, until their turns are used up or Ctrl-C.
+
+    Each observes, is interrupted when others act first, and acts by intents; the log has what every answer was made
+    from and what it cost. An agent is run by one program at a time. After a kill, the same command goes on where it
+    was. The key of the model's service is read from OPENAI_API_KEY.
+
+    Examples:
+        worldledger agent run parlour ann --model openai:gpt-5-mini --persona ann.yaml
+        worldledger agent run parlour --model openai:smollm2 --persona parlour.yaml --base-url http://127.0.0.1:8133/v1
+    """
+    provider, colon, name = model.partition(":")
+    if provider != "openai" or not colon or not name:
+        raise typer.BadParameter(f"{model!r} is not openai:NAME, such as openai:gpt-5-mini", param_hint="'--model'")
+    if persona is None:
+        raise typer.BadParameter("name a file that says whom the model plays", param_hint="'--persona'")
+    with _needed():
+        from worldledger.client import Client  # noqa: PLC0415 - slow to load
+        from worldledger.llm import ModelError, read_personas  # noqa: PLC0415 - only where the extra is installed
+        from worldledger.llm.openai import OpenAIModel  # noqa: PLC0415
+    found = read_personas(persona)
+    played = _played(found, agents or [], persona)
+    try:
+        client = Client(url, world, patience=_PATIENCE_SECONDS)
+    except ValueError as error:
+        raise SimulationError(str(error)) from None
+    try:
+        answering = OpenAIModel(name, base_url=base_url)
+    except ModelError as error:
+        raise SimulationError(error.message) from None
+    run_blocking(_run(client, played, answering, found.budget, recall, quiet=quiet))
+
+
+def _played(found: Personas, agents: list[str], file: Path) -> dict[str, Persona]:
+    """Return whom to play as whom. Raises BadParameter for an agent that the file does not have."""
+    played: dict[str, Persona] = {}
+    for agent_id in agents or found.of_agents:
+        own = found.of(agent_id)
+        if own is None:
+            known = ", ".join(found.of_agents)
+            raise typer.BadParameter(f"{file} has no persona for {agent_id!r}, only for {known}", param_hint="AGENT")
+        played[agent_id] = own
+    if not played:
+        raise typer.BadParameter("name the agent: the file has one persona and no name", param_hint="AGENT")
+    return played
+
+
+async def _run(
+    client: Client, played: dict[str, Persona], model: Model, budget: Budget | None, recall: str, *, quiet: bool
+) -> None:
+    from worldledger.aio import all_of  # noqa: PLC0415 - slow to load
+    from worldledger.llm import ancestors, recall_from, run_agent  # noqa: PLC0415
+    from worldledger.llm.budgets import Budgets  # noqa: PLC0415
+
+    budgets = Budgets(budget)
+    async with client:
+        match recall:
+            case "off":
+                worlds = []
+            case "ancestors":
+                worlds = await ancestors(client)
+            case _:
+                worlds = [client.world(recall)]
+        known = {agent_id: await recall_from(worlds, agent_id) for agent_id in played}
+        if not quiet:
+            what = f"; {counted(sum(map(len, known.values())), 'answer')} to recall" if worlds else ""
+            say(f"playing {counted(len(played), 'agent')} of {client.world_id}{what}; Ctrl-C stops")
+        watch = (lambda _: None) if quiet else _show
+        await all_of(
+            run_agent(client, name, model, persona, budgets=budgets, recall=known[name], watch=watch)
+            for name, persona in played.items()
+        )
+
+
+def _show(made: Generation) -> None:
+    """Print what became of a generation."""
+    output = made.output
+    took = 0.0 if output.took_s is None else output.took_s
+    told = [f"{made.agent_id}: {made.outcome}", counted(output.tokens_out, "token"), f"{took:.1f} s"]
+    if made.recalled is not None:
+        told.append(f"recalled from {made.recalled.world_id}")
+    if made.reason:
+        told.append(made.reason)
+    if output.error is not None:
+        told.append(output.error.message)
+    elif output.text.strip():
+        told.append(plain(" ".join(output.text.split())[:_SHOWN]))
+    put(", ".join(told))
+
+
+@contextmanager
+def _needed() -> Iterator[None]:
+    """Wrap imports that need the extra. Raises ExtraMissingError, which says what to install, if it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = _PACKAGES.get((error.name or "").partition(".")[0])
+        if package is None:
+            raise
+        raise ExtraMissingError.of(package, _EXTRA) from error

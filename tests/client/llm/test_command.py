@@ -1,0 +1,113 @@
+"""`worldledger agent run` as a program: it plays agents of a service, and goes on after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.client.helpers import soon
+from worldledger.client import Client
+from worldledger.llm import read_personas
+
+from .conftest import bob_says, told
+from .provider import Provider, answers, begins, says
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "parlour"
+_PROGRAM = Path(sys.executable).with_name("worldledger")
+
+
+async def _start(room: Client, provider: Provider, file: Path, *more: str) -> asyncio.subprocess.Process:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("WORLDLEDGER_", "OPENAI"))}
+    arguments = ("--model", "openai:tiny", "--base-url", provider.url, "--url", room.url, "--persona", str(file))
+    return await asyncio.create_subprocess_exec(
+        *(str(_PROGRAM), "agent", "run", room.world_id, *more, *arguments),
+        env={**environment, "PYTHONIOENCODING": "utf-8"},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+def _written(tmp_path: Path, personas: Any) -> Path:
+    file = tmp_path / "personas.yaml"
+    file.write_text(yaml.safe_dump(personas))
+    return file
+
+
+async def test_agents_are_played_until_their_turns_are_used_up(room: Client, tmp_path: Path) -> None:
+    """Those of the file are, also one that was not registered; each generation is a line."""
+    early = {"character": "You are early.", "begins": True, "turns": 1}
+    file = _written(tmp_path, {"agents": {"ann": early, "cid": early}})
+    async with Provider(says("Good", " morning.")) as provider:
+        process = await _start(room, provider, file)
+        output, errors = await soon(process.communicate())
+    assert process.returncode == 0, errors.decode()
+    lines = sorted(output.decode().splitlines())
+    assert [line.split(":")[0] for line in lines] == ["ann", "cid"]
+    spoken = {
+        entry.effect["source_id"]
+        for entry in await room.event_log.get_entries_since(0)
+        if entry.effect["kind"] == "Speak"
+    }
+    assert spoken <= {"ann", "cid"}
+    assert spoken
+
+
+async def test_a_killed_program_goes_on_where_it_was(room: Client, tmp_path: Path) -> None:
+    """Killed in the middle of an answer, it reports that as lost when it comes back, and answers then."""
+    file = _written(tmp_path, {"character": "You are brief.", "turns": 1})
+    async with Provider(begins("Well"), says("Here.")) as provider:
+        killed = await _start(room, provider, file, "ann")
+        await bob_says(room, "Ann?")
+        await soon(told(room)("GenerationStarted"))
+        killed.send_signal(signal.SIGKILL)
+        await soon(killed.communicate())
+        await soon(provider.calls[0].until_gone())
+        again = await _start(room, provider, file, "ann")
+        output, errors = await soon(again.communicate())
+    assert again.returncode == 0, errors.decode()
+    assert output.decode().startswith("ann: acted, 1 token, ")
+    outcomes = [effect["payload"]["outcome"] for effect in await told(room)("GenerationReported", 2)]
+    assert outcomes == ["lost", "acted"]
+
+
+@pytest.mark.thorough
+async def test_ctrl_c_keeps_what_was_said(room: Client, tmp_path: Path) -> None:
+    """A program that is stopped reports what it had made until then, and gives its agent back."""
+    file = _written(tmp_path, {"character": "You are brief."})
+    async with Provider(begins("Well")) as provider:
+        process = await _start(room, provider, file, "ann")
+        await bob_says(room, "Ann?")
+        await soon(told(room)("GenerationStarted"))
+        process.send_signal(signal.SIGINT)
+        await soon(process.communicate())
+    assert process.returncode == 130
+    (report,) = await told(room)("GenerationReported")
+    assert report["payload"]["outcome"] == "interrupted"
+    leases = await told(room)("GenerationLeased", 2)
+    assert leases[-1]["payload"]["seconds"] == 0
+
+
+async def test_a_model_without_a_service_is_told_in_the_log(room: Client, tmp_path: Path) -> None:
+    """The world goes on; the line and the report say what failed."""
+    file = _written(tmp_path, {"character": "You are early.", "begins": True, "turns": 1})
+    async with Provider(answers("401 Unauthorized")) as provider:
+        process = await _start(room, provider, file, "ann")
+        output, _ = await soon(process.communicate())
+    assert process.returncode == 0
+    assert "ann: failed, 0 tokens" in output.decode()
+    assert "the service answered 401" in output.decode()
+
+
+def test_the_parlour_has_three_who_may_be_played() -> None:
+    """The example's personas can be read; one of them begins."""
+    personas = read_personas(EXAMPLE / "parlour.yaml").of_agents
+    assert list(personas) == ["ann", "bob", "cid"]
+    assert [persona.begins for persona in personas.values()] == [True, False, False]

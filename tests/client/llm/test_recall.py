@@ -1,0 +1,75 @@
+"""Answers that stand in a log already are taken from there, where what the agent sees is the same."""
+
+from __future__ import annotations
+
+from tests.client.helpers import soon
+from worldledger.client import Client
+from worldledger.llm import End, Persona, Text, ancestors, recall_from
+
+from .conftest import Script, bob_says, did, playing, said, told
+
+_BRIEF = Persona(character="You are brief.", may=("Speak", "Move"))
+
+
+async def test_a_fork_asks_only_for_what_is_new(room: Client) -> None:
+    """What was answered in the parent, also after the fork point, is recalled where the agent sees the same."""
+    model = Script(said("One", " two."), did("Move", '{"to": [1, 2]}'), said("Three."))
+    async with playing(room, model, _BRIEF):
+        before = await bob_says(room, "First?")
+        await soon(told(room)("GenerationReported"))
+        await bob_says(room, "Second?")
+        parents = await soon(told(room)("GenerationReported", 2))
+    fork = room.world(await room.fork(at=str(before - 1)))
+    async with Client(room.url, fork.world_id) as other:
+        parents_of = await ancestors(other)
+        assert [world.world_id for world in parents_of] == [room.world_id]
+        recall = await recall_from(parents_of, "ann")
+        assert len(recall) == 2
+        anew = Script(said("Something else."))
+        async with playing(other, anew, _BRIEF, recall=recall):
+            await bob_says(other, "First?")
+            await soon(told(other)("GenerationReported"))
+            assert anew.requests == []
+            await bob_says(other, "Another second?")
+            reports = [effect["payload"] for effect in await soon(told(other)("GenerationReported", 2))]
+        spoken = [effect["payload"]["text"] for effect in await told(other)("Speak", 4)]
+    assert spoken == ["First?", "One two.", "Another second?", "Something else."]
+    first = parents[0]["payload"]["req_id"]
+    assert reports[0]["recalled"] == {"world_id": room.world_id, "req_id": first}
+    assert "tokens_out" not in reports[0]
+    assert "recalled" not in reports[1]
+    assert len(anew.requests) == 1
+
+
+async def test_an_agent_of_a_fork_remembers_what_it_heard_before(room: Client) -> None:
+    """What was said in the parent up to the fork point is told to the model in the fork, as it was in the parent."""
+    model = Script(said("One."), said("Two."))
+    async with playing(room, model, _BRIEF):
+        await bob_says(room, "First?")
+        await soon(told(room)("GenerationReported"))
+        before = await bob_says(room, "Second?")
+        await soon(told(room)("GenerationReported", 2))
+    fork = await room.fork(at=str(before - 1))
+    async with Client(room.url, fork) as other, playing(other, Script(said("No.")), _BRIEF,
+                                                        recall=await recall_from([room], "ann")):  # fmt: skip
+        await bob_says(other, "Second?")
+        await soon(told(other)("GenerationReported"))
+        texts = [effect["payload"]["text"] for effect in await told(other)("Speak", 2)]
+    assert texts == ["Second?", "Two."]
+
+
+async def test_only_whole_answers_to_the_same_question_are_recalled(room: Client) -> None:
+    """Another model, other parameters and answers that failed are not taken for it."""
+    model = Script([Text("Half"), ValueError("down")], [Text("No."), End("stop")])
+    async with playing(room, model, Persona(character="You are brief.", tries=1)):
+        await bob_says(room, "Well?")
+        await soon(told(room)("GenerationReported"))
+        await bob_says(room, "Well?")
+        await soon(told(room)("GenerationReported", 2))
+    recall = await recall_from([room], "ann")
+    assert len(recall) == 1
+    whole = recall.find("script", model.requests[1])
+    assert whole is not None
+    assert (whole.text, whole.finish) == ("No.", "stop")
+    assert recall.find("script", model.requests[0]) is None
+    assert recall.find("other", model.requests[1]) is None

@@ -1,0 +1,162 @@
+"""Models of any service that speaks OpenAI's protocol of chat completions: llama.cpp, vLLM, Ollama, OpenAI itself.
+
+It needs the extra ``llm``. Why this library and no other: docs/explanation.md, "Which library speaks to models".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import httpx2
+import openai
+
+from worldledger.llm.model import Chunk, End, ModelError, Request, Text, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletionChunk
+
+#: Statuses by which a service says that another try may go better.
+_PASSING: Final = frozenset({408, 409, 429, 500, 502, 503, 504})
+
+
+class OpenAIModel:
+    """A model by its name at a service.
+
+    ``base_url`` is the service's address, by default OpenAI's own (or ``OPENAI_BASE_URL``), ``api_key`` by default
+    ``OPENAI_API_KEY``. A request that the service does not take is made again, up to ``retries`` times with growing
+    pauses, or when the service says; ``silence_s`` are the most seconds between two pieces of an answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        retries: int = 2,
+        silence_s: float = 60.0,
+    ) -> None:
+        self.name = name
+        if api_key is None and base_url is not None:
+            api_key = _key_or("none")  # a service of one's own seldom asks for a key, and the library always does
+        try:
+            self._client = openai.AsyncOpenAI(
+                base_url=base_url, api_key=api_key, max_retries=retries, timeout=silence_s
+            )
+        except openai.OpenAIError as error:
+            raise ModelError("no_key", str(error)) from None
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        """Answer a request; closing the generator closes the connection."""
+        tools = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)},
+            }
+            for tool in request.tools
+        ]
+        asked: dict[str, Any] = {
+            "model": self.name,
+            "messages": list(map(dict, request.messages)),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **({"tools": tools} if tools else {}),
+        }
+        known, others = _parted(request.parameters)
+        ended = refused = False
+        with _mapped(self.name):
+            answer = cast(
+                "openai.AsyncStream[ChatCompletionChunk]",
+                await self._client.chat.completions.create(**asked, **known, extra_body=others or None),
+            )
+            try:
+                async for chunk in answer:
+                    for piece in _pieces(chunk):
+                        refused = refused or isinstance(piece, _Refusal)
+                        if isinstance(piece, End):
+                            ended = True
+                            yield End("refusal") if refused else piece
+                        else:
+                            yield piece
+            finally:
+                await answer.close()
+        if not ended:
+            raise ModelError("cut", f"the answer of {self.name} was cut off", may_pass=True)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+
+class _Refusal(Text):
+    """A piece of a text by which the model says that it will not answer."""
+
+
+def _key_or(default: str) -> str:
+    import os  # noqa: PLC0415 - only here
+
+    return os.environ.get("OPENAI_API_KEY") or default
+
+
+#: Parameters that the library passes on by their names; others go into the body as they are.
+_KNOWN: Final = frozenset(
+    ("temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "stop", "presence_penalty")
+) | frozenset(("frequency_penalty", "logit_bias", "response_format", "tool_choice", "parallel_tool_calls", "user"))
+
+
+def _parted(parameters: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    known = {name: value for name, value in parameters.items() if name in _KNOWN}
+    return known, {name: value for name, value in parameters.items() if name not in _KNOWN}
+
+
+def _pieces(chunk: ChatCompletionChunk) -> Iterator[Chunk]:
+    """Return what a message of the stream holds. The library does not check its shape."""
+    for choice in chunk.choices or ():
+        delta = choice.delta
+        if delta is not None:
+            if delta.content:
+                yield Text(_text(delta.content))
+            if getattr(delta, "refusal", None):
+                yield _Refusal(_text(delta.refusal))
+            for call in delta.tool_calls or ():
+                function = call.function
+                if function is not None:
+                    yield ToolCall(_text(function.name or ""), _text(function.arguments or ""), int(call.index))
+        if choice.finish_reason:
+            yield End(_text(choice.finish_reason))
+    usage = chunk.usage
+    if usage is not None:
+        yield Usage(int(usage.prompt_tokens), int(usage.completion_tokens))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text was expected, not {type(value).__name__}")
+    return value
+
+
+@contextmanager
+def _mapped(name: str) -> Iterator[None]:
+    """Turn what the library raises into a ModelError."""
+    try:
+        yield
+    except openai.APIStatusError as error:
+        status = error.status_code
+        what = f"{name}: the service answered {status}: {error.message}"
+        raise ModelError(f"http_{status}", what, may_pass=status in _PASSING) from error
+    except openai.APITimeoutError as error:
+        raise ModelError("timeout", f"{name}: the service did not answer in time", may_pass=True) from error
+    except openai.APIConnectionError as error:
+        why = error.__cause__ or error
+        raise ModelError("unreachable", f"{name}: the service cannot be reached: {why}", may_pass=True) from error
+    except httpx2.TimeoutException as error:
+        raise ModelError("timeout", f"{name}: the service fell silent in its answer", may_pass=True) from error
+    except httpx2.HTTPError as error:
+        raise ModelError("cut", f"{name}: the answer was cut off: {error}", may_pass=True) from error
+    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
+        raise ModelError("malformed", f"{name}: the answer cannot be understood: {error}") from error
+    except openai.OpenAIError as error:
+        raise ModelError("provider", f"{name}: {error}") from error

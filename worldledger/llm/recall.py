@@ -1,0 +1,103 @@
+"""Answers that stand in a log already: the same prompt to the same model is not asked, and paid, twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from worldledger.core_kinds import GENERATION_REPORTED_KIND, GENERATION_STARTED_KIND, GENERATION_TEXT_KIND
+from worldledger.llm.model import Chunk, End, Request, Text, ToolCall
+
+if TYPE_CHECKING:
+    from worldledger.client.world import RemoteWorld
+
+#: Most effects that are read at once.
+_PAGE: Final = 1000
+#: The outcomes of answers that were cut off, or never came.
+_UNFINISHED: Final = frozenset({"interrupted", "failed", "limited", "lost"})
+
+
+class Recollection(NamedTuple):
+    """An answer of a log: whose it is, and what it was."""
+
+    world_id: str
+    req_id: str
+    text: str
+    calls: tuple[ToolCall, ...]
+    finish: str
+
+    async def stream(self) -> AsyncGenerator[Chunk, None]:
+        """Give the answer again, word by word and without a pause."""
+        for start, word in enumerate(self.text.split(" ")):
+            yield Text(word if start == 0 else f" {word}")
+        for call in self.calls:
+            yield call
+        yield End(self.finish)
+
+
+class Recall:
+    """The whole answers that an agent was given in some worlds, by model, parameters and prompt; the first counts."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, Recollection] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def find(self, model: str, request: Request) -> Recollection | None:
+        """Return the answer to this request to this model, if it is known."""
+        prompt = orjson.dumps(request.to_value(), option=orjson.OPT_SORT_KEYS)
+        return self._found.get(_key(model, request.parameters, prompt))
+
+    async def read(self, world: RemoteWorld, agent_id: str) -> None:
+        """Read an agent's answers in a world's own log. Those whose texts were not kept cannot be recalled."""
+        begun = {each["req_id"]: each async for each in _told(world, agent_id, GENERATION_STARTED_KIND)}
+        ended = {each["req_id"]: each async for each in _told(world, agent_id, GENERATION_REPORTED_KIND)}
+        prompts: dict[str, str] = {}
+        async for each in _told(world, agent_id, GENERATION_TEXT_KIND):
+            req_id, text = each["req_id"], each["text"]
+            if each["part"] == "prompt":
+                prompts[req_id] = text
+                continue
+            model, report, prompt = begun.get(req_id, {}).get("model"), ended.get(req_id, {}), prompts.pop(req_id, None)
+            if model is None or prompt is None or report.get("outcome", "lost") in _UNFINISHED or "recalled" in report:
+                continue
+            calls = tuple(
+                ToolCall(call["name"], call["arguments"], index) for index, call in enumerate(each.get("calls", ()))
+            )
+            found = Recollection(world.world_id, req_id, text, calls, report.get("finish", "stop"))
+            self._found.setdefault(_key(model["name"], model["parameters"], prompt.encode()), found)
+
+
+def _key(model: str, parameters: Mapping[str, Any], prompt: bytes) -> bytes:
+    asked = orjson.dumps([model, dict(parameters)], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(hashlib.sha256(asked).digest() + prompt).digest()
+
+
+async def _told(world: RemoteWorld, agent_id: str, kind: str) -> AsyncIterator[dict[str, Any]]:
+    """Return the payloads of an agent's effects of a kind, in order."""
+    params: dict[str, Any] = {"kind": kind, "source_id": agent_id, "after_seq": 0, "limit": _PAGE}
+    while params["after_seq"] is not None:
+        page = await world.call("GET", "effects", params=params)
+        for effect in page["effects"]:
+            yield effect["payload"]
+        params["after_seq"] = page["next_after_seq"]
+
+
+async def ancestors(world: RemoteWorld) -> list[RemoteWorld]:
+    """Return the worlds of which this one is a fork, the nearest first; the whole of their logs may be recalled."""
+    found: list[RemoteWorld] = []
+    while (fork_of := (await (found[-1] if found else world).call("GET")).get("fork_of")) is not None:
+        found.append(world.world(fork_of["world_id"]))
+    return found
+
+
+async def recall_from(worlds: Iterable[RemoteWorld], agent_id: str) -> Recall:
+    """Return what an agent was answered in these worlds; in their order, the first answer to a question counts."""
+    recall = Recall()
+    for world in worlds:
+        await recall.read(world, agent_id)
+    return recall

@@ -1,0 +1,128 @@
+"""Reading a model's stream until it ends or its generation is cancelled, whichever comes first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from worldledger.aio import CancelToken
+from worldledger.llm.model import Chunk, End, ModelError, Text, ToolCall, Usage
+
+#: Seconds that a model may take to end a request.
+_CLOSE_SECONDS: Final = 5.0
+
+log = logging.getLogger("worldledger.llm")
+
+
+@dataclass
+class Output:
+    """What a model has made so far, and what it took; times in seconds."""
+
+    text: str = ""
+    #: by index: name and arguments
+    calls: dict[int, ToolCall] = field(default_factory=dict)
+    #: pieces with content, each about a token
+    pieces: int = 0
+    usage: Usage | None = None
+    finish: str | None = None
+    error: ModelError | None = None
+    interrupted: bool = False
+    first_token_s: float | None = None
+    took_s: float | None = None
+
+    @property
+    def tokens_out(self) -> int:
+        """The tokens that the model made: as its service has counted, or else the pieces that came."""
+        return self.pieces if self.usage is None else self.usage.tokens_out
+
+    def take(self, chunk: Chunk) -> bool:
+        """Add a piece; return whether it has content."""
+        match chunk:
+            case Text(text=text):
+                self.text += text
+                has_content = bool(text)
+            case ToolCall(name=name, arguments=arguments, index=index):
+                before = self.calls.get(index, ToolCall(index=index))
+                self.calls[index] = ToolCall(before.name + name, before.arguments + arguments, index)
+                has_content = bool(name or arguments)
+            case Usage():
+                self.usage = chunk
+                has_content = False
+            case End(reason=reason):
+                self.finish = reason
+                has_content = False
+        self.pieces += has_content
+        return has_content
+
+
+async def collect(
+    stream: AsyncGenerator[Chunk, None],
+    token: CancelToken,
+    output: Output,
+    *,
+    most_pieces: int,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Read a model's stream into ``output`` until it ends, its generation is cancelled, or it has been long enough.
+
+    A cancellation does not wait for the next piece: the stream is closed at once, and no further piece is taken. The
+    event loop has its turn after each piece, however fast they come. A stream of more than ``most_pieces`` is closed,
+    as one that ended by ``length``. What goes wrong is in ``output.error``. The stream is closed in any case.
+    """
+    loop = asyncio.get_running_loop()
+    began = clock()
+    cancelled = loop.create_task(token.wait_cancelled())
+    piece: asyncio.Task[Chunk | None] | None = None
+    try:
+        while True:
+            piece = loop.create_task(_next(stream))
+            await asyncio.wait({piece, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+            if token.cancelled:
+                output.interrupted = True
+                return
+            chunk = piece.result()
+            if chunk is None:
+                return
+            if output.take(chunk) and output.first_token_s is None:
+                output.first_token_s = clock() - began
+            if output.pieces >= most_pieces and output.finish is None:
+                output.finish = "length"
+                return
+    except ModelError as error:
+        output.error = error
+    except Exception as error:  # a model of one's own may raise anything; the world goes on
+        log.exception("the model failed")
+        output.error = ModelError("model_failed", f"{type(error).__name__}: {error}")
+    finally:
+        output.took_s = clock() - began
+        cancelled.cancel()
+        await _close(stream, piece)
+
+
+async def _next(stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
+    return await anext(stream, None)
+
+
+async def _close(stream: AsyncGenerator[Chunk, None], piece: asyncio.Task[Chunk | None] | None) -> None:
+    """End the request of a stream, also while its next piece is waited for."""
+    if piece is not None and not piece.done():
+        piece.cancel()
+        await asyncio.wait([piece], timeout=_CLOSE_SECONDS)
+    closing = asyncio.get_running_loop().create_task(_closed(stream))
+    await asyncio.wait([closing], timeout=_CLOSE_SECONDS)
+    for task in (piece, closing):
+        if task is None:
+            continue
+        if not task.done():
+            log.warning("a model's stream does not end within %g s of being closed", _CLOSE_SECONDS)
+            task.cancel()
+        elif not task.cancelled() and (error := task.exception()) is not None and task is closing:
+            log.warning("a model's stream failed as it was closed: %s", error)
+
+
+async def _closed(stream: AsyncGenerator[Chunk, None]) -> None:
+    await stream.aclose()

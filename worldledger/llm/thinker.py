@@ -1,0 +1,459 @@
+"""An agent that is played by a language model: it observes, is woken, has the model answer, and acts by intents.
+
+Source: docs/how-to-llm.md.
+
+A `Thinker` reads its agent's observations all the time. Whenever others have shown it something, it makes a request of
+what it remembers and begins a generation from the view at that moment. If what it is shown meanwhile makes that stale,
+the service cancels the generation: the model's stream is closed, and the recovery policy says whether it begins anew.
+What each generation used and what came of it is reported to the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import orjson
+
+from worldledger.aio import CancelToken, running
+from worldledger.backoff import Backoff
+from worldledger.core_kinds import GENERATION_REPORTED_KIND, GENERATION_STARTED_KIND, Outcome
+from worldledger.deltas import ObservationDelta, ObservedEvent, View, apply_delta
+from worldledger.drafts import MAX_WORD
+from worldledger.errors import (
+    EffectTooLargeError,
+    ErrorRecoveryPolicy,
+    QuotaExceededError,
+    RecoveryAction,
+    SimulationError,
+    StaleContextError,
+)
+from worldledger.llm.budgets import Budgets
+from worldledger.llm.model import Model, Request
+from worldledger.llm.prompts import Actions, Intended, Memory, request_for
+from worldledger.llm.recall import Recall, Recollection
+from worldledger.llm.streaming import Output, collect
+
+if TYPE_CHECKING:
+    from worldledger.client.handle import RemoteHandle
+    from worldledger.client.world import RemoteWorld
+    from worldledger.llm.persona import Persona
+
+T = TypeVar("T")
+
+#: Effects before an agent's view in which it looks for what it remembers.
+_PAST: Final = 1000
+#: Most effects that are read at once.
+_PAGE: Final = 1000
+#: Seconds for which a call is made again while the service or its database is away.
+_PATIENCE_SECONDS: Final = 300.0
+#: Seconds for which what has interrupted a generation may be on its way, and for a last report.
+_SIGHT_SECONDS: Final = 10.0
+_LAST_SECONDS: Final = 5.0
+#: Shortest wait for a budget.
+_LEAST_SECONDS: Final = 0.05
+#: Recoveries of errors after which the same call is made again.
+_AGAIN: Final = frozenset({RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY, RecoveryAction.DEFER})
+#: What a model says when it stops because it must not answer.
+_REFUSALS: Final = frozenset({"content_filter", "refusal"})
+#: The beginning of the reason of a generation that was made stale, before the seq.
+_STALE: Final = "stale_due_to_effect_"
+#: Pieces beyond ``max_tokens`` after which an answer is cut off here: its service should have done so.
+_BEYOND: Final = 16
+#: Longest message of an error that is kept.
+_MOST_TEXT: Final = 2000
+
+log = logging.getLogger("worldledger.llm")
+
+
+@dataclass
+class Generation:
+    """One generation of a thinker, for those who watch it."""
+
+    agent_id: str
+    req_id: str
+    context_seq: int
+    request: Request
+    output: Output = field(default_factory=Output)
+    outcome: Outcome | None = None
+    intents: list[dict[str, Any]] = field(default_factory=list)
+    #: why it was cancelled
+    reason: str | None = None
+    #: what the model is told before it tries again
+    problems: list[str] = field(default_factory=list)
+    #: the answer of a log that was taken instead of asking the model
+    recalled: Recollection | None = None
+
+
+class Thinker:
+    """One agent of a world, played by a model; `run` does it, until it is cancelled.
+
+    ``agent`` is an open handle that nothing else reads from. ``recovery`` says what to do after an interruption:
+    REGENERATE and RETRY begin anew from what was seen since, ABORT waits to be woken again. The req_ids of this run
+    begin with ``name``, by default a random one. ``recall`` has answers that are given again instead of asking the
+    model. ``watch`` is called with each generation when it has ended.
+    """
+
+    def __init__(
+        self,
+        world: RemoteWorld,
+        agent: RemoteHandle,
+        model: Model,
+        persona: Persona,
+        *,
+        recovery: ErrorRecoveryPolicy | None = None,
+        budgets: Budgets | None = None,
+        recall: Recall | None = None,
+        name: str | None = None,
+        watch: Callable[[Generation], object] = lambda _: None,
+    ) -> None:
+        self.agent_id = agent.agent_id
+        self._world = world
+        self._agent = agent
+        self._model = model
+        self._persona = persona
+        self._recovery = recovery or ErrorRecoveryPolicy()
+        self._budgets = budgets or Budgets()
+        self._recall = recall or Recall()
+        self._name = name or secrets.token_hex(6)
+        self._payer: Final = (world.world_id, self.agent_id, persona.budget)
+        self._watch = watch
+        self._made = 0
+        self._memory = Memory(self.agent_id, persona.remembers)
+        self._actions: Actions | None = None
+        #: the view_seq of the last observation that is remembered, and the view there if the model is told it
+        self._seen = agent.context_seq
+        self._view: View | None = None
+        #: the seqs of observations that nothing was made from yet, and of the agent's own effects
+        self._news: set[int] = set()
+        self._own: set[int] = set()
+        self._observed = asyncio.Event()
+        self._ended_at = 0.0
+
+    async def run(self) -> None:
+        """Play the agent until the persona's turns are used up; raises what ends its connection.
+
+        Generations that an earlier run left behind are reported as lost first.
+        """
+        await self._begin()
+        async with running(self._read()) as reading:
+            if self._due():
+                await self._think()
+            while not self._used_up:
+                if self._news - self._own:
+                    await self._think()
+                    continue
+                self._observed.clear()
+                woken = asyncio.get_running_loop().create_task(self._observed.wait())
+                try:
+                    await asyncio.wait({woken, reading}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    woken.cancel()
+                if reading.done():
+                    reading.result()
+
+    @property
+    def _used_up(self) -> bool:
+        """Whether it has made as many generations as its persona may."""
+        return self._persona.turns is not None and self._made >= self._persona.turns
+
+    # -- observing -----------------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """Learn what may be done, end what an earlier run has left, and remember what was observed so far."""
+        self._actions = Actions(await self._world.call("GET", "kinds"), self._persona.may)
+        await self._end_lost()
+        for event in await self._past():
+            self._memory.hear(event)
+        if self._persona.sees == "view":
+            self._view = await self._world.view(self.agent_id, at_seq=self._seen)
+
+    async def _past(self) -> list[ObservedEvent]:
+        """Return the last events that the agent has observed, also those of the worlds that this one is a fork of."""
+        found: list[ObservedEvent] = []
+        world, until = self._world, self._seen
+        while True:
+            after, of_world = max(0, until - _PAST), list[ObservedEvent]()
+            while after < until:
+                events, after = await world.observed_events(
+                    self.agent_id, after_seq=after, until_seq=until, limit=_PAGE
+                )
+                of_world += events
+                if len(events) < _PAGE:
+                    break
+            found = of_world + found
+            fork_of = (await world.call("GET")).get("fork_of")
+            if fork_of is None or len(found) >= self._persona.remembers:
+                return found
+            world, until = world.world(fork_of["world_id"]), fork_of["global_seq"]
+
+    async def _end_lost(self) -> None:
+        """Report what an earlier run of this agent had begun, and could not report, as lost."""
+        begun = await self._told_of(GENERATION_STARTED_KIND)
+        reported = await self._told_of(GENERATION_REPORTED_KIND)
+        for req_id, payload in begun.items():
+            if req_id not in reported and isinstance(payload.get("model"), dict):
+                await self._tell(req_id, {"outcome": "lost"})
+
+    async def _told_of(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """Return the payloads of this agent's effects of a kind, by req_id."""
+        found: dict[str, Mapping[str, Any]] = {}
+        params: dict[str, Any] = {"kind": kind, "source_id": self.agent_id, "after_seq": 0, "limit": _PAGE}
+        while params["after_seq"] is not None:
+            page = await self._world.call("GET", "effects", params=params)
+            for effect in page["effects"]:
+                found[effect["payload"].get("req_id")] = effect["payload"]
+            params["after_seq"] = page["next_after_seq"]
+        return found
+
+    def _due(self) -> bool:
+        """Return whether it is its turn before anything happens."""
+        return self._memory.ends_with_others or (self._persona.begins and not self._memory.has_acted)
+
+    async def _read(self) -> None:
+        while True:
+            delta = await self._agent.next_observation()
+            await self._observe(delta)
+
+    async def _observe(self, delta: ObservationDelta) -> None:
+        if self._view is not None:
+            try:
+                self._view = apply_delta(self._view, delta)
+            except ValueError:  # a policy of one's own may send what does not follow
+                self._view = await self._world.view(self.agent_id, at_seq=delta.view_seq)
+        self._memory.see(delta)
+        self._seen = delta.view_seq
+        if delta.patches or any(event["source_id"] != self.agent_id for event in delta.events):
+            self._news.add(delta.view_seq)
+        self._observed.set()
+
+    async def _seen_until(self, seq: int) -> None:
+        """Wait until an effect has been observed, if it is on its way to the agent."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SIGHT_SECONDS):
+                while self._seen < seq:
+                    self._observed.clear()
+                    await self._observed.wait()
+
+    # -- thinking ------------------------------------------------------------------------------------------
+
+    async def _think(self) -> None:
+        """Have the model answer until something has come of it, or the persona's bounds are reached."""
+        interruptions = corrections = failures = 0
+        problems: Sequence[str] = ()
+        pauses = Backoff(1.0, 60.0, spread=(0.5, 1.0))
+        while not self._used_up:
+            await self._rest()
+            made = await self._generate(problems)
+            problems = ()
+            match made.outcome:
+                case "interrupted" | "stale":
+                    interruptions += 1
+                    if not await self._begins_anew(made, interruptions):
+                        return
+                case "refused" if made.problems and corrections < self._persona.corrections:
+                    corrections += 1
+                    problems = made.problems
+                case "failed":
+                    failures += 1
+                    error = made.output.error
+                    if error is None or not error.may_pass or failures >= self._persona.tries:
+                        return
+                    await pauses.wait()
+                case "limited":
+                    await asyncio.sleep(max(_LEAST_SECONDS, await self._budgets.seconds(*self._payer)))
+                case _:
+                    return
+
+    async def _rest(self) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._ended_at + self._persona.pause_s - loop.time()))
+
+    async def _begins_anew(self, made: Generation, times: int) -> bool:
+        """Return whether to begin anew after an interruption, once what caused it is seen.
+
+        If not, the agent is woken by what it is shown next.
+        """
+        reason = made.reason or ""
+        if not reason.startswith(_STALE):
+            return False  # cancelled by hand, or the service has gone
+        seq = int(reason.removeprefix(_STALE))
+        await self._seen_until(seq)
+        stale = StaleContextError(made.req_id, max(seq, made.context_seq), made.context_seq)
+        if times <= self._persona.interruptions and self._recovery.action_for(stale) is not RecoveryAction.ABORT:
+            return True
+        self._news.clear()
+        return False
+
+    async def _generate(self, problems: Sequence[str]) -> Generation:
+        """Make one generation, from what is remembered now, and report it."""
+        assert self._actions is not None  # noqa: S101 - `run` has begun
+        self._made += 1
+        persona, req_id, context_seq = self._persona, f"{self._name}.{self._made}", self._seen
+        self._news.clear()
+        request = request_for(self.agent_id, persona, self._memory, self._actions.tools, self._view, problems)
+        prompt = orjson.dumps(request.to_value(), option=orjson.OPT_SORT_KEYS)
+        salt = secrets.token_hex(16)
+        described: dict[str, Any] = {
+            "name": self._model.name,
+            "parameters": dict(request.parameters),
+            "prompt_digest": hashlib.sha256(salt.encode() + prompt).hexdigest(),
+        }
+        if "seed" in request.parameters:
+            described["seed"] = request.parameters["seed"]
+        token = self._agent.issue_cancel_token(req_id, context_seq, model=described)
+        made = Generation(self.agent_id, req_id, context_seq, request)
+        made.recalled = self._recall.find(self._model.name, request)
+        texts = [{"part": "prompt", "text": prompt.decode(), "salt": salt}]
+        try:
+            if made.recalled is not None or await self._budgets.take(*self._payer):
+                stream = self._model.stream(request) if made.recalled is None else made.recalled.stream()
+                await collect(stream, token, made.output, most_pieces=persona.max_tokens + _BEYOND)
+                await self._act(made, token)
+            else:
+                made.outcome = "limited"
+        except BaseException:  # told to stop: what was said until then is kept all the same
+            if made.outcome != "acted":
+                made.outcome = "interrupted"
+            with suppress(SimulationError, TimeoutError):
+                async with asyncio.timeout(_LAST_SECONDS):
+                    await self._report(made, texts)
+            raise
+        if made.recalled is None:
+            await self._budgets.spend(*self._payer, _used(made.output))
+        await self._report(made, texts)
+        self._ended_at = asyncio.get_running_loop().time()
+        self._watch(made)
+        return made
+
+    # -- acting --------------------------------------------------------------------------------------------
+
+    async def _act(self, made: Generation, token: CancelToken) -> None:
+        """Submit what the answer means, and note what became of it."""
+        assert self._actions is not None  # noqa: S101 - `run` has begun
+        output = made.output
+        if output.interrupted:
+            made.outcome, made.reason = "interrupted", token.reason
+        elif output.error is not None:
+            made.outcome = "failed"
+        elif output.finish in _REFUSALS:
+            made.outcome = "refused"
+        elif not (intended := self._actions.of(_plain(output.text), output.calls.values())):
+            made.outcome = "silent"
+        else:
+            made.outcome = "refused"
+            for number, each in enumerate(intended):
+                req_id = made.req_id if number == 0 else f"{made.req_id}.{number + 1}"
+                await self._submit(made, each, req_id)
+                if made.outcome == "stale":
+                    break
+
+    async def _submit(self, made: Generation, each: Intended, req_id: str) -> None:
+        told: dict[str, Any] = {"kind": _word(each.kind)}
+        made.intents.append(told)
+        if each.intent is None:
+            told |= {"code": "invalid_arguments", "reason": _plain(each.problem or "")[:_MOST_TEXT]}
+            made.problems.append(f"({each.kind} was not possible: {each.problem})")
+            return
+        told["req_id"] = req_id
+        intent = {**each.intent, "req_id": req_id, "context_seq": made.context_seq}
+        try:
+            accepted = await self._persist(lambda: self._agent.submit_intent(intent))
+        except SimulationError as error:
+            told |= {"code": error.code, "reason": _plain(error.message)[:_MOST_TEXT]}
+            if isinstance(error, StaleContextError) and made.outcome != "acted":
+                made.outcome = "stale"
+                made.reason = f"{_STALE}{error.expected_seq}"
+            else:
+                made.problems.append(f"({each.kind} was not possible: {error.message})")
+            return
+        told["global_seq"] = accepted.global_seq
+        self._own.add(accepted.global_seq)
+        made.outcome = "acted"
+
+    async def _report(self, made: Generation, texts: list[dict[str, Any]]) -> None:
+        output, prices = made.output, self._persona.prices
+        report: dict[str, Any] = {"outcome": made.outcome}
+        if made.outcome != "limited":
+            report |= {
+                "took_ms": _ms(output.took_s),
+                "first_token_ms": _ms(output.first_token_s),
+                "finish": None if output.finish is None else _word(output.finish),
+                "intents": made.intents[:100] or None,
+            }
+        if made.recalled is not None:
+            report["recalled"] = {"world_id": made.recalled.world_id, "req_id": made.recalled.req_id}
+        elif made.outcome != "limited":
+            usage = output.usage
+            tokens_in = None if usage is None else usage.tokens_in
+            counted = "chunks" if usage is None else "provider"
+            report |= {"tokens_in": tokens_in, "tokens_out": output.tokens_out, "counted": counted}
+            if prices is not None:
+                price = (tokens_in or 0) * prices.tokens_in + output.tokens_out * prices.tokens_out
+                report |= {"price": round(price / 1e6, 12), "currency": prices.currency}
+            if output.error is not None:
+                message = _plain(output.error.message)[:_MOST_TEXT]
+                report["error"] = {"code": _word(output.error.code), "message": message}
+        given = {name: value for name, value in report.items() if value is not None}
+        kept: list[dict[str, Any]] = []
+        if self._persona.keeps_texts:
+            answer: dict[str, Any] = {"part": "output", "text": _plain(output.text)}
+            if output.calls:
+                answer["calls"] = [
+                    {"name": _plain(call.name), "arguments": _plain(call.arguments)} for call in output.calls.values()
+                ]
+            kept = texts if made.outcome == "limited" else [*texts, answer]
+        try:
+            await self._tell(made.req_id, given, kept)
+        except EffectTooLargeError:
+            log.warning("the texts of generation %s of %s are too large for an effect", made.req_id, self.agent_id)
+            await self._tell(made.req_id, given)
+
+    async def _tell(self, req_id: str, report: Mapping[str, Any], texts: Sequence[Mapping[str, Any]] = ()) -> None:
+        await self._persist(lambda: self._world.report_generation(self.agent_id, req_id, report, texts))
+
+    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call again while what it needs is away: the service, its database, or room in a quota.
+
+        Its req_id makes it one call, however often it is made.
+        """
+        loop = asyncio.get_running_loop()
+        given_up = loop.time() + _PATIENCE_SECONDS
+        pauses = Backoff(0.2, 10.0, spread=(0.5, 1.0))
+        while True:
+            try:
+                return await call()
+            except SimulationError as error:
+                action = self._recovery.action_for(error)
+                wait = error.details.get("retry_after_s")
+                if isinstance(error, QuotaExceededError) and wait is None:
+                    raise  # waiting does not help
+                pause = max(pauses.next(), wait if isinstance(wait, int | float) else 0.0)
+                if isinstance(error, StaleContextError) or action not in _AGAIN or loop.time() + pause > given_up:
+                    raise
+                log.info("%s: %s; again in %.1f s", self.agent_id, error.message, pause)
+            await asyncio.sleep(pause)
+
+
+def _used(output: Output) -> int:
+    """Return the tokens that count against a budget."""
+    return output.tokens_out + (0 if output.usage is None else output.usage.tokens_in)
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000.0, 3)
+
+
+def _plain(text: str) -> str:
+    """Return a text as the log can hold it: without NUL and lone surrogates."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _word(text: str) -> str:
+    return _plain(text)[:MAX_WORD] or "?"
