@@ -505,6 +505,22 @@ Deno.test("what was written for a cancelled generation is cut, and what was refu
   ]);
 });
 
+Deno.test("what a model had said when it was cut off is shown, and what it said to the end is not said twice", () => {
+  const [scene] = scenes([
+    effectOf(2, "GenerationStarted", "Ann", { agent_id: "Ann", req_id: "r.1", context_seq: 1 }),
+    effectOf(3, "Speak", "Bea", { text: "Wait!" }),
+    effectOf(4, "GenerationCancelled", "Ann", { agent_id: "Ann", req_id: "r.1", reason: "stale_due_to_effect_3" }),
+    effectOf(5, "GenerationText", "Ann", { agent_id: "Ann", req_id: "r.1", part: "prompt", text: "{}" }),
+    effectOf(6, "GenerationText", "Ann", { agent_id: "Ann", req_id: "r.1", part: "output", text: "The moon" }),
+    effectOf(7, "GenerationStarted", "Ann", { agent_id: "Ann", req_id: "r.2", context_seq: 3 }),
+    effectOf(8, "GenerationText", "Ann", { agent_id: "Ann", req_id: "r.2", part: "output", text: "You first." }),
+  ], null);
+  const lines = scene?.lines ?? [];
+  same(lines.map(({ way }) => way), ["begins", "says", "cut", "aside", "writes", "begins", "aside"]);
+  same([lines[4]?.who, lines[4]?.parts.map(({ text, cut }) => [text, cut])], ["Ann", [["The moon", true]]]);
+  same(lines[6]?.parts, []);
+});
+
 Deno.test("who is online is what the service answered and the generations that began or ended since", () => {
   const answer = {
     ...{ time: 0, is_open: true, seq: 10, agents_online: 2, intents_waiting: 0, refused: {}, generations_cancelled: 0 },

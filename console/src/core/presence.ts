@@ -3,9 +3,9 @@
 import type { Effect } from "./panel.ts";
 import type { Online, OnlineAgent } from "./source.ts";
 
-/** Whether an effect tells of a generation or of a refusal. */
+/** Whether an effect tells of a generation or of a refusal; what was said in one, and who runs an agent, is no news. */
 export function isNews({ kind }: Effect): boolean {
-  return kind.startsWith("Generation") || kind.endsWith("Rejected");
+  return kind.startsWith("Generation") && !/Text$|Leased$/.test(kind) || kind.endsWith("Rejected");
 }
 
 /** The agents of an answer, with the generations that began or ended in effects behind it. */

@@ -151,7 +151,9 @@ export function lineOf(effect: Effect, of: Generation | null): Line {
   const named = text(payload["agent_id"]);
   const metadata = isObject(effect["source_metadata"]) ? effect["source_metadata"] : {};
   const view = [metadata["context_seq"], payload["context_seq"]].find((each) => typeof each === "number" && each > 0);
-  const said = system && !rejected ? [] : parts(seq, meant, SAID, false);
+  // What a model had said when it was cut off; what it said to the end is told by what came of it.
+  const left = kind === "GenerationText" && payload["part"] === "output" && of?.cut === true;
+  const said = system && !rejected && !left ? [] : parts(seq, meant, SAID, false);
   const thought = system && !rejected ? [] : parts(seq, meant, THOUGHT, true);
   const line: Line = {
     seqs: [seq],
@@ -178,7 +180,8 @@ export function lineOf(effect: Effect, of: Generation | null): Line {
     line.why = text(payload["reason"]);
     const stale = STALE.exec(line.why);
     if (stale !== null) line.because.push(Number(stale[1]));
-  } else if (system) {
+  } else if (left && said.length > 0) line.way = "writes";
+  else if (system) {
     line.way = "aside";
     line.deed = named === "" ? facts(payload) : "";
   } else if (of !== null && said.length > 0 && effect["req_id"] == null) line.way = "writes";
