@@ -83,7 +83,7 @@ async def test_a_lost_generation_is_cancelled(town: httpx2.AsyncClient) -> None:
 )
 async def test_a_report_that_says_something_else_is_refused(town: httpx2.AsyncClient, report: dict[str, Any]) -> None:
     """Its members are those that are documented."""
-    problem(await town.post(REPORT, json=report), 422, "invalid_parameter")
+    problem(await town.post(REPORT, json=report), 422, "invalid_effect")
     assert await _effects(town, "GenerationReported") == []
 
 

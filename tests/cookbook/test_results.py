@@ -212,8 +212,8 @@ EXPECTED: dict[str, tuple[Mapping[str, Any], Rows]] = {
     "interruption-cost": (
         {"world": "talk"},
         _table(
-            "world_id global_seq agent_id model outcome interrupted_by_seq interrupted_by interrupted_by_kind tokens_in "
-            "tokens_out price currency took_ms",
+            "world_id global_seq agent_id model outcome interrupted_by_seq interrupted_by interrupted_by_kind "
+            "tokens_in tokens_out price currency took_ms",
             ("talk", 2, "ann", "tiny", "interrupted", 3, "bob", "Speak", None, 12, 0.25, "EUR", 400),
             ("talk", 8, "ann", "tiny", "stale", None, None, None, 100, 20, 0.5, "EUR", 800),
         ),

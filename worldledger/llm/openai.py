@@ -67,11 +67,12 @@ class OpenAIModel:
         }
         known, others = _parted(request.parameters)
         ended = refused = False
-        with _mapped(self.name):
+        with _mapped(self.name, "unreachable", "the service cannot be reached"):
             answer = cast(
                 "openai.AsyncStream[ChatCompletionChunk]",
                 await self._client.chat.completions.create(**asked, **known, extra_body=others or None),
             )
+        with _mapped(self.name, "cut", "the answer was cut off"):
             try:
                 async for chunk in answer:
                     for piece in _pieces(chunk):
@@ -139,23 +140,18 @@ def _text(value: Any) -> str:
 
 
 @contextmanager
-def _mapped(name: str) -> Iterator[None]:
-    """Turn what the library raises into a ModelError."""
+def _mapped(name: str, code: str, what: str) -> Iterator[None]:
+    """Turn what the library raises into a ModelError, a lost connection into one of this code."""
     try:
         yield
     except openai.APIStatusError as error:
         status = error.status_code
-        what = f"{name}: the service answered {status}: {error.message}"
-        raise ModelError(f"http_{status}", what, may_pass=status in _PASSING) from error
-    except openai.APITimeoutError as error:
-        raise ModelError("timeout", f"{name}: the service did not answer in time", may_pass=True) from error
-    except openai.APIConnectionError as error:
-        why = error.__cause__ or error
-        raise ModelError("unreachable", f"{name}: the service cannot be reached: {why}", may_pass=True) from error
-    except httpx2.TimeoutException as error:
-        raise ModelError("timeout", f"{name}: the service fell silent in its answer", may_pass=True) from error
-    except httpx2.HTTPError as error:
-        raise ModelError("cut", f"{name}: the answer was cut off: {error}", may_pass=True) from error
+        said = f"{name}: the service answered {status}: {error.message}"
+        raise ModelError(f"http_{status}", said, may_pass=status in _PASSING) from error
+    except (openai.APITimeoutError, httpx2.TimeoutException) as error:
+        raise ModelError("timeout", f"{name}: the service was silent for too long", may_pass=True) from error
+    except (openai.APIConnectionError, httpx2.HTTPError) as error:
+        raise ModelError(code, f"{name}: {what}: {error.__cause__ or error}", may_pass=True) from error
     except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
         raise ModelError("malformed", f"{name}: the answer cannot be understood: {error}") from error
     except openai.OpenAIError as error:

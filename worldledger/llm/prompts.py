@@ -1,7 +1,7 @@
 """What a model is told of a world, and what its answers mean: from observations to messages, from answers to intents.
 
-What it is told follows from the log alone: no clock, no seq and no random name is in it, so that an agent that sees the
-same in a fork is asked the same.
+What it is told follows from the log alone: no seq and no random name is in it, and no time that the agent is not shown,
+so that an agent that sees the same in a fork is asked the same.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class Memory:
         self._told.append(Told(is_own, text))
 
     def see(self, delta: ObservationDelta) -> None:
-        """Remember an observation: its events, and what has changed besides."""
+        """Remember an observation: its events or else what has changed; of several that were merged, both."""
         for event in delta.events:
             self.hear(event)
-        if delta.patches:
+        if delta.patches and (not delta.events or delta.collapsed > 1):
             changes = "; ".join(map(_change, delta.patches))
             self._told.append(Told(is_own=False, text=f"(changed: {changes})"))
 

@@ -71,6 +71,7 @@ class Provider:
         self.answers = list(answers)
         self.calls: list[Call] = []
         self.url = ""
+        self._answering: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -81,11 +82,16 @@ class Provider:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._server.close()
-        for call in self.calls:
-            call.is_gone = True
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        watching: asyncio.Task[None] | None = None
+        try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = int(head.split("content-length: ")[1].split("\r\n")[0])
             call = Call(orjson.loads(await reader.readexactly(length)), writer)
@@ -93,8 +99,15 @@ class Provider:
             self.calls.append(call)
             watching = asyncio.create_task(self._watch(reader, call))
             await answer(call)
-            watching.cancel()
-        writer.close()
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client has gone, or the test is over
+        finally:
+            if watching is not None:
+                watching.cancel()
+            writer.close()
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
+            self._answering.discard(task)
 
     async def _watch(self, reader: asyncio.StreamReader, call: Call) -> None:
         with suppress(ConnectionError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from worldledger_service.cli import agent
 
-from tests.client.helpers import soon
+from tests.client.helpers import soon, until
 from worldledger.client import Client
-from worldledger.llm import read_personas
+from worldledger.llm import End, Persona, Text, read_personas
 
-from .conftest import bob_says, told
+from .conftest import Script, bob_says, told
 from .provider import Provider, answers, begins, says
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "parlour"
@@ -41,6 +43,17 @@ def _written(tmp_path: Path, personas: Any) -> Path:
     return file
 
 
+async def test_each_generation_is_a_line(room: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the command shows is who did what with how many tokens, and what was said, safe for a terminal."""
+    early = Persona(character="You are early.", begins=True, turns=1)
+    model = Script([Text("Good\x1b"), Text("\nmorning."), End("stop")])
+    await soon(agent._run(room, {"ann": early}, model, None, "off", quiet=False))
+    output, errors = capsys.readouterr()
+    assert re.fullmatch(r"ann: acted, 2 tokens, \d+\.\d s, Good\\x1b morning\.\n", output), output
+    assert f"playing 1 agent of {room.world_id}; Ctrl-C stops" in errors
+
+
+@pytest.mark.thorough
 async def test_agents_are_played_until_their_turns_are_used_up(room: Client, tmp_path: Path) -> None:
     """Those of the file are, also one that was not registered; each generation is a line."""
     early = {"character": "You are early.", "begins": True, "turns": 1}
@@ -60,6 +73,7 @@ async def test_agents_are_played_until_their_turns_are_used_up(room: Client, tmp
     assert spoken
 
 
+@pytest.mark.thorough
 async def test_a_killed_program_goes_on_where_it_was(room: Client, tmp_path: Path) -> None:
     """Killed in the middle of an answer, it reports that as lost when it comes back, and answers then."""
     file = _written(tmp_path, {"character": "You are brief.", "turns": 1})
@@ -67,6 +81,7 @@ async def test_a_killed_program_goes_on_where_it_was(room: Client, tmp_path: Pat
         killed = await _start(room, provider, file, "ann")
         await bob_says(room, "Ann?")
         await soon(told(room)("GenerationStarted"))
+        await until(lambda: bool(provider.calls))
         killed.send_signal(signal.SIGKILL)
         await soon(killed.communicate())
         await soon(provider.calls[0].until_gone())
@@ -86,6 +101,7 @@ async def test_ctrl_c_keeps_what_was_said(room: Client, tmp_path: Path) -> None:
         process = await _start(room, provider, file, "ann")
         await bob_says(room, "Ann?")
         await soon(told(room)("GenerationStarted"))
+        await until(lambda: bool(provider.calls))
         process.send_signal(signal.SIGINT)
         await soon(process.communicate())
     assert process.returncode == 130
@@ -95,6 +111,7 @@ async def test_ctrl_c_keeps_what_was_said(room: Client, tmp_path: Path) -> None:
     assert leases[-1]["payload"]["seconds"] == 0
 
 
+@pytest.mark.thorough
 async def test_a_model_without_a_service_is_told_in_the_log(room: Client, tmp_path: Path) -> None:
     """The world goes on; the line and the report say what failed."""
     file = _written(tmp_path, {"character": "You are early.", "begins": True, "turns": 1})
