@@ -50,7 +50,7 @@ async def test_the_variable_lists_experiments(connection: Any) -> None:
     """The one choice that a dashboard offers is which experiments it shows."""
     (variable,) = DASHBOARD["templating"]["list"]
     _, rows = await _answer(connection, variable["query"])
-    assert [row[0] for row in rows] == ["box", "chess", "fair", "social"]
+    assert [row[0] for row in rows] == ["box", "chess", "fair", "social", "talk"]
 
 
 def test_panels_do_not_overlap() -> None:
