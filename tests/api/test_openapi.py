@@ -122,6 +122,8 @@ async def test_every_route_is_described(document: dict[str, Any]) -> None:
         "GET /v1/worlds/{world}/agents/{agent_id}/generations/{req_id}",
         "DELETE /v1/worlds/{world}/agents/{agent_id}/generations/{req_id}",
         "POST /v1/worlds/{world}/agents/{agent_id}/generations/{req_id}/finish",
+        "POST /v1/worlds/{world}/agents/{agent_id}/generations/{req_id}/report",
+        "POST /v1/worlds/{world}/agents/{agent_id}/lease",
         "GET /v1/worlds/{world}/agents/{agent_id}/ws",
         "POST /v1/worlds/{world}/intents",
         "POST /v1/worlds/{world}/ticks",

@@ -110,7 +110,7 @@ def test_wrong_usage(cli: Cli) -> None:
     """An unknown command or option, and a bad value, is exit code 2 and one sentence that leads to the help."""
     for call, what in (
         ("fly", "no such command 'fly'; see `worldledger --help`"),
-        ("staet", "no such command 'staet'. Did you mean 'state'? See `worldledger --help`"),
+        ("staet", "no such command 'staet'. Did you mean 'state', 'agent'? See `worldledger --help`"),
         ("state market --at", "option '--at' requires an argument; see `worldledger state --help`"),
         ("import w.ndjson", "no such command 'w.ndjson'. Did you mean `worldledger import log w.ndjson`? See `{}`"),
         ("import a/b.pgn", "no such command 'a/b.pgn'. Did you mean `worldledger import pgn a/b.pgn`? See `{}`"),

@@ -247,7 +247,7 @@ def _started(req_id: str) -> EffectDraft:
 
 
 def _reported(req_id: str, outcome: str, first_token_ms: int, took_ms: int, **more: Any) -> EffectDraft:
-    took = {"first_token_ms": first_token_ms, "took_ms": took_ms, "currency": "EUR"}
+    took: dict[str, Any] = {"first_token_ms": first_token_ms, "took_ms": took_ms, "currency": "EUR"}
     return draft("GenerationReported", "ann", agent_id="ann", req_id=req_id, outcome=outcome, **took, **more)
 
 

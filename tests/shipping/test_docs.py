@@ -128,7 +128,9 @@ def test_every_command_is_described_with_its_options() -> None:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", sections[name]))
         assert options - common <= named, name
         assert named <= options, name
-        if not name.startswith(("worldledger config ", "worldledger kind new")):  # which need no database
+        if not name.startswith(
+            ("worldledger config ", "worldledger kind new", "worldledger agent ")
+        ):  # which need no database
             assert common - {"--quiet"} <= options, name
 
 

@@ -101,6 +101,8 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("", "Speak"): _INTENT,
     ("", "Move"): _INTENT,
     ("", "Interact"): _INTENT,
+    ("worldledger/llm/model.py", "messages"): _PLAIN,
+    ("worldledger/llm/openai.py", "messages"): _PLAIN,
     ("worldledger/effects.py", "MessageEmitted"): _OBSERVED,
     ("worldledger/effects.py", "SpeakResponse"): _OBSERVED,
     ("worldledger/observation.py", "EntityCreated"): _OBSERVED,

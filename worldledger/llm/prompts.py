@@ -59,7 +59,7 @@ class Memory:
         """Remember an event."""
         source_id, kind, payload = event["source_id"], event["kind"], event["payload"]
         is_own = source_id == self._agent_id
-        text = payload.get("text") if kind in {_SPEAK, "SpeakResponse", "MessageEmitted"} else None
+        text = payload.get("text")  # as what is said has
         if not isinstance(text, str):
             text = f"({'you' if is_own else source_id}: {kind} {_json(payload)})"
         elif not is_own:

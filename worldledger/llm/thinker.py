@@ -350,17 +350,17 @@ class Thinker:
             made.outcome = "refused"
             for number, each in enumerate(intended):
                 req_id = made.req_id if number == 0 else f"{made.req_id}.{number + 1}"
-                await self._submit(made, each, req_id)
-                if made.outcome == "stale":
+                if not await self._submit(made, each, req_id):
                     break
 
-    async def _submit(self, made: Generation, each: Intended, req_id: str) -> None:
+    async def _submit(self, made: Generation, each: Intended, req_id: str) -> bool:
+        """Submit one intent, and note what became of it; return False if nothing more can come of the answer."""
         told: dict[str, Any] = {"kind": _word(each.kind)}
         made.intents.append(told)
         if each.intent is None:
             told |= {"code": "invalid_arguments", "reason": _plain(each.problem or "")[:_MOST_TEXT]}
             made.problems.append(f"({each.kind} was not possible: {each.problem})")
-            return
+            return True
         told["req_id"] = req_id
         intent = {**each.intent, "req_id": req_id, "context_seq": made.context_seq}
         try:
@@ -370,12 +370,13 @@ class Thinker:
             if isinstance(error, StaleContextError) and made.outcome != "acted":
                 made.outcome = "stale"
                 made.reason = f"{_STALE}{error.expected_seq}"
-            else:
-                made.problems.append(f"({each.kind} was not possible: {error.message})")
-            return
+                return False
+            made.problems.append(f"({each.kind} was not possible: {error.message})")
+            return True
         told["global_seq"] = accepted.global_seq
         self._own.add(accepted.global_seq)
         made.outcome = "acted"
+        return True
 
     async def _report(self, made: Generation, texts: list[dict[str, Any]]) -> None:
         output, prices = made.output, self._persona.prices
