@@ -146,7 +146,7 @@ def note_lease(state: WorldState, effect: Effect) -> Touched:
         raise MalformedEffectError("agent_id and holder are strings of 1 to 200 characters")
     if type(number) is not int or number < 1:
         raise MalformedEffectError("number is a whole number from 1 on")
-    if type(seconds) not in {int, float} or seconds < 0:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
         raise MalformedEffectError("seconds is a number from 0 on")
     until = float(effect["wall_time"] + seconds) if seconds else 0.0
     lease = {"holder": holder, "number": number, "until": until}
