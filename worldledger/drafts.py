@@ -229,9 +229,11 @@ def check_draft(draft: Any, *, system: bool = False, default_priority: int = 0, 
     if type(payload) is not dict:
         raise InvalidEffectError(missing_or(draft, "payload", "an object"), "$.payload")
     body = gate(payload, path="$.payload", level=2)
-    if len(draft) == 4:
+    sim_time = get("sim_time")
+    if len(draft) == 4 or (len(draft) == 5 and type(sim_time) is float and 0.0 < sim_time < math.inf):
         # The same as CheckedDraft(…) without calling a Python function: a bulk import makes one for every effect.
-        return _tuple(CheckedDraft, (kind, body, source_id, schema_version, None, default_priority, None, None, None))
+        found = (kind, body, source_id, schema_version, sim_time, default_priority, None, None, None)
+        return _tuple(CheckedDraft, found)
     checked = CheckedDraft(kind, body, source_id, schema_version, *_optional(draft))
     return checked if "priority" in draft else checked.defaulted(default_priority)
 
