@@ -108,6 +108,7 @@ def test_three_lines_record_a_program(
     assert f"recorded {world_id}: 6 effects" in said
     assert "/#/w/" in said
     assert ("--at step:2" in said) is not bool(to)
+    assert "wait on disk" not in said
     assert spools(home) == []
 
 

@@ -603,7 +603,12 @@ class Recording:
                 if parent_process() is not None:  # its end runs no functions of atexit
                     Finalize(self, Recording.close, args=(self,), exitpriority=10)
         delivery = self._delivery
-        if not wait or delivery is None or delivery.wait(lambda: delivery.is_ready, self._settings["start_timeout"]):
+        if not wait or delivery is None:
+            return
+        is_ready = delivery.wait(lambda: delivery.is_ready, self._settings["start_timeout"])
+        if not self.effects:
+            self._began = time.monotonic()
+        if is_ready:
             return
         if self._on_error == "raise" or (delivery.away is None and delivery.failed is None):  # else it was told
             raise RecordingError(f"{self._why_not()}; what is recorded is kept on disk until it can be delivered")

@@ -171,11 +171,12 @@ class Place:
 class Writer:
     """Delivers one spool."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, *, has_program: bool) -> None:
         self.prefix = prefix
+        #: whether a program has begun it, and whether that has closed the recording or ended since
+        self.has_program, self.is_alone = has_program, not has_program
         self.place = Place(prefix)
         self.woken = asyncio.Event()
-        self.is_alone = False
         self._is_away = False
         first = sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*.spool"))
         if not first:
@@ -186,8 +187,8 @@ class Writer:
 
     def say(self, **said: Any) -> None:
         """Tell the program, or people if there is no program any more."""
-        if not self.is_alone:
-            with suppress(OSError):
+        if self.has_program:
+            with suppress(OSError):  # it is gone
                 os.write(1, orjson.dumps(said) + b"\n")
                 return
         for name in ("failed", "away", "refused", "told"):
@@ -362,9 +363,8 @@ def deliver_others(prefix: str) -> None:
 
 
 async def _run(prefix: str, *, has_program: bool) -> bool:
-    writer = Writer(prefix)
+    writer = Writer(prefix, has_program=has_program)
     if not has_program:
-        writer.is_alone = True
         return await writer.run()
     async with running(_listen(writer)):
         deliver_others(prefix)
