@@ -24,6 +24,7 @@ Deno.test("the look of an address is the same one until something else than the 
 
 Deno.test("an address that was written is read as the same", () => {
   const here = worldAddress("a/b ü~1", {
+    parents: 2,
     at: 12,
     agents: ["x&y=1", "<b>"],
     panes: ["state", "tree"],
@@ -65,6 +66,12 @@ Deno.test("an address that nobody can have written leads to something", () => {
   same(parse("#/w/%E0%A4%A").page, "world");
   const odd = parse("#/w/town?at=-3&zoom=9-4&effect=x&panes=nonsense");
   same(odd, worldAddress("town", { panes: [] }));
+  same(parse("#/w/town?at=grandparent:5"), worldAddress("town"));
+});
+
+Deno.test("a moment of the past that a fork inherits is written as in the commands", () => {
+  same(format(worldAddress("town", { parents: 2, at: 5 })), "#/w/town?at=parent:parent:5&panes=effects,state");
+  same(parse("#/w/town?at=parent:live"), worldAddress("town", { parents: 1 }));
 });
 
 Deno.test("a patch shares what it does not touch, and takes any name for a name", () => {

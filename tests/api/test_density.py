@@ -60,6 +60,15 @@ async def test_bins_count_the_effects_of_each_kind(client: httpx2.AsyncClient, w
     assert (await _density(client, world, bins=1))["bins"]["end_seq"] == [100]
 
 
+async def test_effects_are_counted_up_to_a_seq(client: httpx2.AsyncClient, world: str) -> None:
+    """The bins cover the log up to the seq and count nothing behind it; a seq beyond the head is the head."""
+    await _fill(client, world, 99)
+    found = await _density(client, world, bins=4, until_seq=50)
+    assert (found["through_seq"], found["bins"]["end_seq"]) == (50, [12, 25, 37, 50])
+    await _assert_counts(client, world, found)
+    assert (await _density(client, world, bins=4, until_seq=500)) == await _density(client, world, bins=4)
+
+
 async def test_bins_of_equal_time_may_be_empty(client: httpx2.AsyncClient, world: str) -> None:
     """Bins by sim_time are as wide in time; where nothing happened for long they have no effects."""
     await _fill(client, world, 40)
@@ -138,3 +147,6 @@ async def test_a_long_log_is_counted_by_stretches(client: httpx2.AsyncClient, se
         await _assert_counts(client, world, found)
         by_time = await _density(client, world, bins=5, by="sim_time")
         await _assert_counts(client, world, by_time)
+        some = await _density(client, world, bins=100, until_seq=210)
+        assert some["bins"]["end_seq"] == [*range(32, 193, 32), 210]
+        await _assert_counts(client, world, some)

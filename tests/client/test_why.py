@@ -54,6 +54,7 @@ async def test_a_client_asks_for_density_and_frames(client: Client) -> None:
     head = (await client.broadcast_event(entity("gate", open=1))).global_seq
     density = await client.density(bins=1, by="seq")
     assert (density["bins"]["end_seq"], density["kinds"]["EntityCreated"]) == ([head], [2])
+    assert (await client.density(until_seq=lamp.global_seq))["through_seq"] == lamp.global_seq
     frames = await client.frames(from_seq=lamp.global_seq, to_seq=head)
     assert frames["keyframe"]["state"]["entities"] == {"lamp": {"lit": False}}
     assert "/entities/gate" in frames["paths"]

@@ -534,13 +534,39 @@ async def test_an_experiment_has_its_questions(page: Page) -> None:
     assert "p.experiment=examples" in page.url
 
 
-async def test_a_fork_leads_to_its_parent(page: Page, site: Site) -> None:
-    """A fork's page names its parent, as a link to the moment from which the fork goes on."""
-    site.post("/v1/worlds", {"world_id": "annex", "fork_of": {"world_id": "bazaar", "at": "seq:7"}})
-    await page.goto("/#/w/annex")
-    await page.get_by_role("link", name="bazaar at seq 7").click()
-    await expect(page.get_by_role("heading", name="bazaar", exact=True)).to_be_visible()
-    await expect(moment(page)).to_have_attribute("aria-valuenow", "7")
+async def test_a_fork_s_page_goes_on_into_the_past_that_it_inherits(page: Page, site: Site) -> None:
+    """Before a fork's genesis lie its parent's effects up to the fork point; agents and panes stay; keys lead back."""
+    point = httpx2.get(f"{site.url}/v1/worlds/bazaar").json()["head_seq"] - 1
+    site.post("/v1/worlds", {"world_id": "annex", "fork_of": {"world_id": "bazaar", "at": f"seq:{point}"}})
+    await page.goto("/#/w/annex?at=1&agent=Bea&panes=effects,state,integrity,post")
+    await expect(page.get_by_role("link", name=f"bazaar at seq {point}")).to_be_visible()
+    await page.keyboard.press("ArrowLeft")
+    past = page.get_by_role("note")
+    await expect(past).to_contain_text(f"The past of annex, inherited from bazaar up to effect {point}")
+    await expect(page.get_by_role("heading", name="annex", exact=True)).to_be_visible()
+    await expect(moment(page)).to_have_attribute("aria-valuenow", str(point))
+    await expect(page.get_by_role("grid", name="Every effect")).to_have_attribute("aria-rowcount", str(point))
+    await expect(page.get_by_role("list", name="Kinds of effects")).to_contain_text("TurnStarted")
+    await expect(page.get_by_role("list", name="Kinds of effects")).not_to_contain_text("TurnEnded")
+    await expect(state_of(page).locator(".panel")).to_contain_text("food 4")
+    await expect(state_of(page, "Belief of Bea")).to_contain_text("as of seq")
+    await expect(page.get_by_role("region", name="Post")).to_have_count(0)
+    await page.keyboard.press("ArrowLeft")
+    address = rf"/w/annex\?at=parent:{point - 1}&agent=Bea&panes=effects,state,integrity,post$"
+    await page.wait_for_url(re.compile(address))
+    await page.reload()
+    await expect(moment(page)).to_have_attribute("aria-valuenow", str(point - 1))
+    for key, seq, notes in (("End", point, 1), ("ArrowRight", 1, 0), ("Home", 1, 1), ("End", point, 1)):
+        await page.keyboard.press(key)
+        await expect(past).to_have_count(notes)
+        await expect(moment(page)).to_have_attribute("aria-valuenow", str(seq))
+    await past.get_by_role("button", name="back to the fork").click()
+    await expect(past).to_have_count(0)
+    await expect(page.get_by_role("region", name="Post")).to_be_visible()
+    await page.goto("/#/w/annex?at=parent:2&kind=TurnEnded")
+    await expect(page.get_by_role("status").filter(has_text="0 found")).to_be_visible()
+    await page.goto("/#/w/annex?at=parent:parent:2")
+    await expect(page.get_by_role("alert")).to_contain_text("bazaar is no fork")
 
 
 async def test_a_world_that_is_not_there_is_told(page: Page, site: Site) -> None:

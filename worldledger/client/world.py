@@ -526,12 +526,16 @@ class RemoteWorld:
         answer = await self._transport.call("GET", f"{self._path}{path_of('effects', place, 'why')}", params=given)
         return cast("dict[str, Any]", answer.value)
 
-    async def density(self, *, bins: int | None = None, by: str | None = None) -> dict[str, Any]:
+    async def density(
+        self, *, bins: int | None = None, by: str | None = None, until_seq: int | None = None
+    ) -> dict[str, Any]:
         """Return how many effects of which kinds there are along the log: the answer of the route ``…/density``.
 
-        ``bins``: at most so many, ``by``: what all bins have as much of: seq, sim_time or a unit of the ruleset.
+        ``bins``: at most so many, ``by``: what all bins have as much of: seq, sim_time or a unit of the ruleset,
+        ``until_seq``: the last effect that is counted.
         """
-        given = {name: value for name, value in (("bins", bins), ("by", by)) if value is not None}
+        asked = {"bins": bins, "by": by, "until_seq": until_seq}
+        given = {name: value for name, value in asked.items() if value is not None}
         answer = await self._transport.call("GET", f"{self._path}/density", params=given)
         return cast("dict[str, Any]", answer.value)
 

@@ -14,7 +14,9 @@ export interface WorldsAddress {
 export interface WorldAddress {
   page: "world";
   world: string;
-  /** A seq, or the head as it moves. */
+  /** Whose log is looked at: 0 for the world's own, 1 for its parent's up to the fork point, and so on. */
+  parents: number;
+  /** A seq of that log, or its end: of the world's own, the head as it moves. */
   at: number | "live";
   /** Whose beliefs are shown beside the truth. */
   agents: string[];
@@ -64,10 +66,12 @@ export type Address = WorldsAddress | WorldAddress | CompareAddress | SqlAddress
 export const PANES = ["effects", "state", "tree", "transcript", "integrity", "online", "post"] as const;
 export type Pane = (typeof PANES)[number];
 const USUAL: readonly Pane[] = ["effects", "state"];
+/** What stands before a moment of the past that a fork inherits, once for each generation, as in the commands. */
+const PARENT = "parent:";
 
 export function worldAddress(world: string, more: Partial<WorldAddress> = {}): WorldAddress {
   const usual = { agents: [], panes: [...USUAL], effect: null, zoom: null, kind: "", source: "", q: "", unit: "" };
-  return { page: "world", world, at: "live", ...usual, ...more };
+  return { page: "world", world, parents: 0, at: "live", ...usual, ...more };
 }
 
 function seq(text: string | null): number | null {
@@ -83,9 +87,11 @@ export function parse(hash: string): Address {
   if (page === "w" && name) {
     const zoom = text("zoom").split("-").map((each) => seq(each));
     const [from, to] = [zoom[0] ?? null, zoom[1] ?? null];
+    const [, older = "", at = ""] = /^((?:parent:)*)(.*)$/s.exec(text("at")) ?? [];
     const panes = given.has("panes") ? PANES.filter((pane) => text("panes").split(",").includes(pane)) : [...USUAL];
     return worldAddress(decoded(name), {
-      at: seq(given.get("at")) ?? "live",
+      parents: older.length / PARENT.length,
+      at: seq(at) ?? "live",
       agents: [...new Set(given.getAll("agent"))].slice(0, 4),
       panes,
       effect: seq(given.get("effect")),
@@ -139,7 +145,7 @@ export function format(address: Address): string {
   let path = "#/";
   if (address.page === "world") {
     path = `#/w/${encodeURIComponent(address.world)}`;
-    put("at", String(address.at));
+    put("at", `${PARENT.repeat(address.parents)}${address.at}`);
     for (const agent of address.agents) put("agent", agent);
     given.append("panes", address.panes.join(","));
     if (address.effect !== null) put("effect", String(address.effect));
@@ -169,6 +175,6 @@ export function format(address: Address): string {
     if (address.live) put("live", "true");
     for (const world of address.selected) put("select", world);
   }
-  const query = given.toString().replaceAll("%2C", ",");
+  const query = given.toString().replaceAll("%2C", ",").replaceAll("%3A", ":");
   return query === "" ? path : `${path}?${query}`;
 }

@@ -173,7 +173,7 @@ export class EmbeddedSource implements Source {
     return Promise.resolve(binned(kinds, this.before + 1, bins));
   }
 
-  search(_: string, q: string, filter: Filter, told: Search): Promise<boolean> {
+  search(_: string, q: string, _until: number | null, filter: Filter, told: Search): Promise<boolean> {
     const wanted = q.toLowerCase();
     let hits = 0;
     for (let seq = this.only.head_seq; seq > this.before && hits < 200; seq--) {

@@ -240,16 +240,23 @@ export class HttpSource implements Source {
     return blockOfViews(await get("/v1/worlds/{world}/agents/{agent_id}/frames", names, query, signal));
   }
 
-  async coarse(world: string): Promise<BlockData> {
-    return blockOfStates(await get("/v1/worlds/{world}/frames", { world }, { frames: 500 }));
+  async coarse(world: string, until: number | null): Promise<BlockData> {
+    return blockOfStates(await get("/v1/worlds/{world}/frames", { world }, { frames: 500, to_seq: until }));
   }
 
-  async density(world: string, bins: number): Promise<Bin[]> {
-    return binsOf(await get("/v1/worlds/{world}/density", { world }, { bins }));
+  async density(world: string, bins: number, until: number | null): Promise<Bin[]> {
+    return binsOf(await get("/v1/worlds/{world}/density", { world }, { bins, until_seq: until }));
   }
 
-  async search(world: string, q: string, filter: Filter, told: Search, signal: AbortSignal): Promise<boolean> {
-    const query = { q, kind: filter.kind ?? "", source_id: filter.source ?? "", limit: 200 };
+  async search(
+    world: string,
+    q: string,
+    until: number | null,
+    filter: Filter,
+    told: Search,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const query = { q, until_seq: until, kind: filter.kind ?? "", source_id: filter.source ?? "", limit: 200 };
     const answer = await ask(filled("/v1/worlds/{world}/search", { world }), query, signal);
     let rest = "";
     const reader = (answer.body as ReadableStream<Uint8Array<ArrayBuffer>>).pipeThrough(new TextDecoderStream())

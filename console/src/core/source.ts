@@ -24,6 +24,8 @@ export type { GroupSeries, MeasureSeries, Online, OnlineAgent, Vocabulary, World
 export interface World extends ListedWorld {
   /** Of a file with a part of the log: its first effect, and the checksum of the effect before (of effect 0: none). */
   part?: { first_seq: number; checksum_before: string };
+  /** Whether it is an ancestor of a fork, which is shown up to where the fork goes on from it: its log ends there. */
+  isPast?: boolean;
 }
 /** A question that has a name. */
 export type Question = NamedQuery;
@@ -95,11 +97,18 @@ export interface Source {
   seen(world: string, agent: string, from: number, to: number): Promise<number[]>;
   /** A state and patches; `agent` for what that agent saw. */
   block(world: string, agent: string | null, from: number, to: number, signal: AbortSignal): Promise<BlockData>;
-  /** States at a few moments over the whole world. */
-  coarse(world: string): Promise<BlockData>;
-  density(world: string, bins: number): Promise<Bin[]>;
-  /** Look for a text in payloads, newest first; whether all of the world was searched. */
-  search(world: string, q: string, filter: Filter, told: Search, signal: AbortSignal): Promise<boolean>;
+  /** States at a few moments over a world, to its head or up to a seq; so are the next two. */
+  coarse(world: string, until: number | null): Promise<BlockData>;
+  density(world: string, bins: number, until: number | null): Promise<Bin[]>;
+  /** Look for a text in payloads, newest first; whether all of it was searched. */
+  search(
+    world: string,
+    q: string,
+    until: number | null,
+    filter: Filter,
+    told: Search,
+    signal: AbortSignal,
+  ): Promise<boolean>;
   questions(): Promise<Question[]>;
   /** Ask a question with a name, or one in SQL. */
   ask(question: Question | string, params: Record<string, string>, most: number): Promise<Answer>;

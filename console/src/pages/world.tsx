@@ -3,7 +3,6 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 import { format, type Pane, worldAddress } from "../core/address.ts";
-import type { World as WorldFound } from "../core/source.ts";
 import { count } from "../core/text.ts";
 import { Along } from "../parts/along.tsx";
 import { offline, words } from "../parts/app.ts";
@@ -24,11 +23,13 @@ const PANES: readonly (readonly [Pane, string])[] = [
   ["state", "State"],
   ["transcript", "Transcript"],
   ["integrity", "Integrity"],
-  // What only the service knows.
-  ...(offline ? [] : [["online", "Online"], ["post", "Post"]] as const),
+  ["online", "Online"],
+  ["post", "Post"],
 ];
+/** The panes of what only the service knows. */
+const NOW: readonly Pane[] = ["online", "post"];
 
-export function World({ name }: { name: string }) {
+export function World({ name, parents }: { name: string; parents: number }) {
   const model = useSignal<WorldModel | null>(null);
   const error = useSignal("");
   // Before the browser has painted anything: what it waits for longest is asked for first.
@@ -36,7 +37,7 @@ export function World({ name }: { name: string }) {
     document.title = `${name} · Worldledger`;
     let made: WorldModel | undefined;
     let left = false;
-    WorldModel.open(name).then((opened) => {
+    WorldModel.open(name, parents).then((opened) => {
       made = opened;
       if (left) made.close();
       else model.value = made;
@@ -46,7 +47,7 @@ export function World({ name }: { name: string }) {
       made?.close();
     };
   }, []);
-  if (model.value !== null) return <Opened model={model.value} />;
+  if (model.value !== null) return <Opened model={model.value} name={name} />;
   return (
     <main class="world">
       <h1>{name}</h1>
@@ -59,15 +60,17 @@ export function World({ name }: { name: string }) {
   );
 }
 
-function Opened({ model }: { model: WorldModel }) {
+function Opened({ model, name }: { model: WorldModel; name: string }) {
   const { world } = model;
   const { panes, effect } = model.look.value;
+  /** What happens now is not in a past. */
+  const isNow = !offline && model.until === null;
   const toggle = (pane: Pane) =>
     model.change({ panes: panes.includes(pane) ? panes.filter((each) => each !== pane) : [...panes, pane] });
   return (
     <main class="world">
       <header>
-        <h1>{world.world_id}</h1>
+        <h1>{name}</h1>
         <p class="about">
           {world.ruleset}
           {world.experiment !== null && (
@@ -76,11 +79,11 @@ function Opened({ model }: { model: WorldModel }) {
               <bdi>{world.experiment}</bdi>
             </>
           )}
-          <Parent world={world} />
+          <Parent model={model} />
           {world.part !== undefined && ` · effects ${count(model.first)} to ${count(world.head_seq)} of its log`}
         </p>
         <div class="panes" role="group" aria-label="Panes">
-          {PANES.map(([pane, title]) => (
+          {PANES.filter(([pane]) => isNow || !NOW.includes(pane)).map(([pane, title]) => (
             <button
               key={pane}
               type="button"
@@ -90,15 +93,16 @@ function Opened({ model }: { model: WorldModel }) {
               {title}
             </button>
           ))}
-          {!offline && <Along model={model} />}
+          {isNow && <Along model={model} />}
           <Keys model={model} />
         </div>
       </header>
+      {model.until !== null && <Past model={model} name={name} until={model.until} />}
       <Timeline model={model} />
       <Player model={model} />
       {panes.includes("integrity") && <Integrity model={model} />}
-      {panes.includes("online") && !offline && <Online model={model} />}
-      {panes.includes("post") && !offline && <Post model={model} />}
+      {panes.includes("online") && isNow && <Online model={model} />}
+      {panes.includes("post") && isNow && <Post model={model} />}
       <div class="work">
         {panes.includes("effects") && <Effects model={model} />}
         {panes.includes("transcript") && <Transcript model={model} />}
@@ -109,15 +113,33 @@ function Opened({ model }: { model: WorldModel }) {
   );
 }
 
-/** Where the history of a fork comes from, as a link to its parent at the fork point. */
-function Parent({ world: { fork_of } }: { world: WorldFound }) {
+/** Where the history of a fork comes from, as a link to the last moment of that past. */
+function Parent({ model }: { model: WorldModel }) {
+  const { fork_of } = model.world;
   if (fork_of === null) return null;
-  const { world_id, global_seq } = fork_of;
-  const words = <bdi>{`${world_id} at seq ${global_seq}`}</bdi>;
+  const { world_id, global_seq: at } = fork_of;
+  const words = <bdi>{`${world_id} at seq ${at}`}</bdi>;
+  const look = model.look.value;
+  const before = { ...look, parents: look.parents + 1, at, effect: null, zoom: null };
   return (
     <>
       {" · inherits the past of "}
-      {offline ? words : <a href={format(worldAddress(world_id, { at: global_seq }))}>{words}</a>}
+      {offline ? words : <a href={format(before)}>{words}</a>}
     </>
+  );
+}
+
+/** Says that what is shown is not the world's own log, and leads to whose it is, and back. */
+function Past({ model, name, until }: { model: WorldModel; name: string; until: number }) {
+  const { world_id } = model.world;
+  return (
+    <p class="past" role="note">
+      The past of <bdi>{name}</bdi>, inherited from{" "}
+      <a href={format(worldAddress(world_id, { at: until }))}>
+        <bdi>{world_id}</bdi>
+      </a>{" "}
+      up to effect {count(until)}.{" "}
+      <button type="button" onClick={() => model.cross(-model.look.peek().parents, 1, "step")}>back to the fork</button>
+    </p>
   );
 }

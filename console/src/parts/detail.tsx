@@ -94,7 +94,7 @@ function Consequences({ model, seq }: { model: WorldModel; seq: number }) {
   if (found === null || found.seq !== seq) {
     const ask = () =>
       source.consequences(model.world.world_id, seq).then(
-        (seqs) => load({ seq, seqs }),
+        (seqs) => load({ seq, seqs: seqs.filter((each) => each <= (model.until ?? each)) }),
         (error) => load({ seq, seqs: words(error) }),
       );
     return <button type="button" class="link" onClick={() => void ask()}>what came of it?</button>;

@@ -233,7 +233,7 @@ function Found({ model }: { model: WorldModel }) {
   const cursor = model.seq.value;
 
   const more = async (after: number) => {
-    const page = await source.effects(name, after, null, 200, filter);
+    const page = await source.effects(name, after, model.until, 200, filter);
     lines.value = [...lines.value, ...page.effects.map(lineOf)];
     next.value = page.next;
     said.value = page.next === null ? `${count(lines.value.length)} found` : `the first ${count(lines.value.length)}`;
@@ -249,7 +249,7 @@ function Found({ model }: { model: WorldModel }) {
         hit: (hit: Hit) => lines.value = [...lines.value, lineOfHit(hit)],
         progress: (scanned: number, of: number) => said.value = `looked through ${count(scanned)} of ${count(of)} …`,
       };
-      source.search(name, q, filter, told, request.signal).then((complete) => {
+      source.search(name, q, model.until, filter, told, request.signal).then((complete) => {
         said.value = `${complete ? "" : "the newest "}${count(lines.value.length)} found`;
       }, failed);
     }

@@ -48,18 +48,18 @@ export function Keys({ model }: { model: WorldModel }) {
       const toggle = (pane: Pane) =>
         model.change({ panes: panes.includes(pane) ? panes.filter((each) => each !== pane) : [...panes, pane] });
       const actions: Record<string, () => void> = {
-        ArrowLeft: () => model.move(model.seq.peek() - wide),
-        ArrowRight: () => model.move(model.seq.peek() + wide),
-        Home: () => model.move(1),
-        End: () => model.move(model.head.peek()),
+        ArrowLeft: () => model.step(-wide),
+        ArrowRight: () => model.step(wide),
+        Home: () => model.toFirst(),
+        End: () => model.toLast(),
         "[": () => document.dispatchEvent(new CustomEvent("worldledger:unit", { detail: -1 })),
         "]": () => document.dispatchEvent(new CustomEvent("worldledger:unit", { detail: 1 })),
-        l: () => model.change({ at: model.here.at === "live" ? model.seq.peek() : "live" }),
+        l: () => model.toggleLive(),
         w: () => scale(0.5),
         s: () => scale(2),
         t: () => toggle("transcript"),
         v: () => toggle("integrity"),
-        ...(offline ? {} : { o: () => toggle("online"), p: () => toggle("post") }),
+        ...(offline || model.until !== null ? {} : { o: () => toggle("online"), p: () => toggle("post") }),
         "/": () => document.querySelector<HTMLInputElement>("#search")?.focus(),
         "?": () => dialog.current?.showModal(),
         // What has the focus may have a use for these itself.

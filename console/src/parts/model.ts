@@ -11,7 +11,7 @@ import { EffectPages } from "../core/pages.ts";
 import type { Cursor, Effect, Frame, Frames } from "../core/panel.ts";
 import type { Page, World } from "../core/source.ts";
 import { paced, throttled } from "../core/throttle.ts";
-import { address, go, panelOf, source, words } from "./app.ts";
+import { address, go, offline, panelOf, source, words } from "./app.ts";
 
 const NONE: ReadonlyMap<string, Mark> = new Map();
 const UNCHANGED: ReadonlySet<string> = new Set();
@@ -51,10 +51,39 @@ interface Early {
   block: { from: number; data: Promise<BlockData | undefined> } | null;
 }
 
+/** Ask for what is seen first of a world, whose log is shown up to an effect or else to its head. */
+function ask(name: string, until: number | null): Early {
+  const here = address.peek();
+  const from = here.page === "world" && here.at !== "live" ? blockOf(here.at) * BLOCK + 1 : null;
+  const never = new AbortController().signal;
+  const block = (first: number) => source.block(name, null, first, Math.min(first + BLOCK - 1, until ?? Infinity), never);
+  const early: Early = {
+    bins: source.density(name, BINS, until),
+    agents: source.agents(name),
+    block: from === null ? null : { from, data: block(from).catch(() => undefined) },
+  };
+  // What fails here is told of where it is used, if the world is there.
+  for (const asked of [early.bins, early.agents]) asked.catch(() => undefined);
+  return early;
+}
+
+/** The world that a fork goes on from, up to where it does. */
+async function parentOf(fork: World): Promise<World> {
+  if (fork.fork_of === null) throw new Error(`${fork.world_id} is no fork, so it inherits no past`);
+  const { world_id, world_uuid, global_seq } = fork.fork_of;
+  const parent = await source.world(world_id);
+  if (parent.world_uuid !== world_uuid) {
+    throw new Error(`${world_id} is another world here than the one that ${fork.world_id} goes on from`);
+  }
+  return { ...parent, head_seq: global_seq, isPast: true };
+}
+
 export class WorldModel {
   /** The first effect that there is: another one than 1 in a file with a part of the log. */
   readonly first: number;
   readonly head: Signal<number>;
+  /** The last effect that is asked for: of the past that a fork inherits, the one that it goes on from; else null. */
+  readonly until: number | null;
   readonly agents = signal<{ agent_id: string; registered_seq: number }[]>([]);
   readonly bins = signal<Bin[]>([]);
   /** The kinds of its effects, the most frequent first. */
@@ -90,34 +119,29 @@ export class WorldModel {
   private last: number;
   private closed = false;
 
-  /** Open a world. Rejects if that cannot be read. */
-  static async open(name: string): Promise<WorldModel> {
-    const world = source.world(name);
-    const here = address.peek();
-    const from = here.page === "world" && here.at !== "live" ? blockOf(here.at) * BLOCK + 1 : null;
-    const never = new AbortController().signal;
-    const early: Early = {
-      bins: source.density(name, BINS),
-      agents: source.agents(name),
-      block: from === null
-        ? null
-        : { from, data: source.block(name, null, from, from + BLOCK - 1, never).catch(() => undefined) },
-    };
-    // What fails here is told of where it is used, if the world is there.
-    for (const asked of [early.bins, early.agents]) asked.catch(() => undefined);
-    return new WorldModel(await world, early);
+  /** Open a world, or the past that it inherits from so many generations before. Rejects if that cannot be read. */
+  static async open(name: string, parents: number): Promise<WorldModel> {
+    let found = source.world(name);
+    if (parents === 0) {
+      const early = ask(name, null);
+      return new WorldModel(await found, early);
+    }
+    for (let generation = 0; generation < parents; generation++) found = parentOf(await found);
+    const past = await found;
+    return new WorldModel(past, ask(past.world_id, past.head_seq));
   }
 
   private constructor(readonly world: World, early: Early) {
     this.first = world.part?.first_seq ?? 1;
     this.head = signal(world.head_seq);
+    this.until = world.isPast ? world.head_seq : null;
     this.seq = computed(() => {
       const { at } = this.here;
       return at === "live" ? this.head.value : Math.max(this.first, Math.min(at, this.head.value));
     });
     let look: Look | undefined;
     this.look = computed(() => look = lookOf(this.here, look));
-    this.live = computed(() => this.here.at === "live");
+    this.live = computed(() => this.here.at === "live" && this.until === null);
     this.stretch = computed(() => {
       const { zoom } = this.look.value;
       return zoom === null || zoom[0] >= this.head.value
@@ -150,7 +174,9 @@ export class WorldModel {
       Promise.allSettled([
         this.truth.want(this.last),
         early.bins.then((bins) => this.bins.value = bins),
-        early.agents.then((agents) => this.agents.value = agents),
+        early.agents.then((agents) => {
+          this.agents.value = agents.filter(({ registered_seq }) => registered_seq <= (this.until ?? Infinity));
+        }),
       ]),
       new Promise((resolve) => setTimeout(resolve, FIRST_MS)),
     ]);
@@ -172,6 +198,44 @@ export class WorldModel {
   /** Move the cursor to a seq. */
   move(seq: number, how: "step" | "move" = "move", more: Partial<WorldAddress> = {}): void {
     go({ ...this.here, at: Math.min(Math.max(this.first, Math.round(seq)), this.head.value), ...more }, how);
+  }
+
+  /** Move by so many effects: before the first of a fork into the past that it inherits, behind that into the fork. */
+  step(by: number): void {
+    const seq = this.seq.peek();
+    if (by < 0 && seq === this.first && this.world.fork_of !== null) this.cross(1, this.world.fork_of.global_seq);
+    else if (by > 0 && seq === this.head.peek()) this.cross(-1, 1);
+    else this.move(seq + by);
+  }
+
+  /** Move to the first effect, and from there to that of the past that a fork inherits. */
+  toFirst(): void {
+    if (this.seq.peek() === this.first) this.cross(1, 1);
+    else this.move(this.first);
+  }
+
+  /** Move to the last effect; from that of an inherited past to the head of what goes on from it. */
+  toLast(): void {
+    if (this.until !== null && this.seq.peek() === this.until) this.cross(-1, "live");
+    else this.move(this.head.peek());
+  }
+
+  /** Follow the head, or stay where the cursor is. */
+  toggleLive(): void {
+    if (this.until !== null) this.cross(-this.here.parents, "live");
+    else this.change({ at: this.live.peek() ? this.seq.peek() : "live" });
+  }
+
+  /** Go into the past that a fork inherits, or with a negative number of generations on from there. */
+  cross(generations: number, at: WorldAddress["at"], how: "step" | "move" = "move"): void {
+    const isThere = generations > 0 ? this.hasPast : this.until !== null;
+    const parents = this.here.parents + generations;
+    if (isThere) go({ ...this.here, parents, at, effect: null, zoom: null }, how);
+  }
+
+  /** Whether this log goes on from another one, which can be asked for. */
+  get hasPast(): boolean {
+    return this.world.fork_of !== null && !offline;
   }
 
   /** Change what the address says. */
@@ -240,8 +304,10 @@ export class WorldModel {
   private goOn(): void {
     if (this.closed) return;
     const { world_id, head_seq } = this.world;
-    this.ends.push(source.follow(world_id, head_seq, (told) => this.take(told), (is) => this.connect(is)));
-    if (head_seq > BLOCK) source.coarse(world_id).then((data) => this.truth.setCoarse(data), words);
+    if (this.until === null) {
+      this.ends.push(source.follow(world_id, head_seq, (told) => this.take(told), (is) => this.connect(is)));
+    }
+    if (head_seq > BLOCK) source.coarse(world_id, this.until).then((data) => this.truth.setCoarse(data), words);
   }
 
   private read(kind: string): Promise<Effect[]> {
@@ -258,7 +324,7 @@ export class WorldModel {
   private async readAll(kind: string): Promise<Effect[]> {
     const found: Effect[] = [];
     for (let after: number | null = 0; after !== null && found.length < MOST_EFFECTS;) {
-      const page: Page = await source.effects(this.world.world_id, after, null, 1000, { kind });
+      const page: Page = await source.effects(this.world.world_id, after, this.until, 1000, { kind });
       found.push(...page.effects);
       after = page.next;
     }

@@ -85,11 +85,10 @@ export function Player({ model }: { model: WorldModel }) {
 
   const live = model.live.value;
   const unitName = passes.value in counted ? passes.value : usual;
-  const by = (step: number) => model.move(model.seq.peek() + step);
   return (
     <div class="player" role="group" aria-label="Player">
-      <button type="button" title="First (Home)" aria-label="First effect" onClick={() => model.move(1)}>⇤</button>
-      <button type="button" title="Back (←)" aria-label="Back" onClick={() => by(-1)}>←</button>
+      <button type="button" title="First (Home)" aria-label="First effect" onClick={() => model.toFirst()}>⇤</button>
+      <button type="button" title="Back (←)" aria-label="Back" onClick={() => model.step(-1)}>←</button>
       <button
         type="button"
         title="Play (space)"
@@ -98,8 +97,8 @@ export function Player({ model }: { model: WorldModel }) {
       >
         {playing.value ? "pause" : "play"}
       </button>
-      <button type="button" title="Forward (→)" aria-label="Forward" onClick={() => by(1)}>→</button>
-      <button type="button" title="Last (End)" aria-label="Last effect" onClick={() => model.move(model.head.peek())}>
+      <button type="button" title="Forward (→)" aria-label="Forward" onClick={() => model.step(1)}>→</button>
+      <button type="button" title="Last (End)" aria-label="Last effect" onClick={() => model.toLast()}>
         ⇥
       </button>
       {usual !== undefined && ([-1, 1] as const).map((direction) => (
@@ -134,7 +133,7 @@ export function Player({ model }: { model: WorldModel }) {
         class="follow"
         aria-pressed={live}
         title="Follow the head (l)"
-        onClick={() => model.change({ at: live ? model.seq.peek() : "live" })}
+        onClick={() => model.toggleLive()}
       >
         <span class={model.connected.value ? "dot on" : "dot"} aria-hidden="true" /> live
       </button>

@@ -111,12 +111,8 @@ function withoutEmpty(state: Obj): Obj {
   return Object.fromEntries(Object.entries(state).filter(([, part]) => Object.keys(part ?? {}).length > 0));
 }
 
-const TOOLS: Tools = {
-  chart: drawChart,
-  feed,
-  visit: (world) => go(worldAddress(world)),
-  ...(offline ? {} : { post: async (path, body) => await (await send(path, body)).json() }),
-};
+const READING: Tools = { chart: drawChart, feed, visit: (world) => go(worldAddress(world)) };
+const TOOLS: Tools = { ...READING, post: async (path, body) => await (await send(path, body)).json() };
 
 /** Where everything is, if anything has a position. */
 function Map({ frames, model }: { frames: FramesOfWorld; model: WorldModel }) {
@@ -139,7 +135,9 @@ function Panel({ kind, frames, model }: { kind: string; frames: FramesOfWorld; m
           `its panel is for version ${module.version} of the interface, this console has ${PANEL_VERSION}`,
         );
       }
-      end = module.panel(element.current as HTMLDivElement, frames, model.cursor, TOOLS);
+      // What is posted would go into an ancestor's log, not into the fork's.
+      const tools = offline || model.until !== null ? READING : TOOLS;
+      end = module.panel(element.current as HTMLDivElement, frames, model.cursor, tools);
     }).catch((reason) => fail(words(reason)));
     return () => {
       left = true;

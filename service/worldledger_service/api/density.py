@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from worldledger.canonical import MAX_INT
 from worldledger.rulesets import load_ruleset
 from worldledger_service.api.answers import REVALIDATE, not_modified, to_json
 from worldledger_service.api.context import services
@@ -91,6 +92,11 @@ async def get_density(
             json_schema_extra={"pattern": "^[a-z][a-z_]*$"},
         ),
     ] = "seq",
+    until_seq: Annotated[
+        int | None,
+        whole(1),
+        Query(ge=1, le=MAX_INT, description="Count effects up to this global_seq; by default, to the head."),
+    ] = None,
 ) -> Response:
     """Return how many effects of each kind a world's log has in each of some bins.
 
@@ -98,6 +104,8 @@ async def get_density(
     """
     found = services(request)
     record = await found.store.world(world)
+    if until_seq is not None:
+        record = record.model_copy(update={"head_seq": min(until_seq, record.head_seq)})
     units: list[tuple[int, int]] = []
     if by not in {"seq", "sim_time"}:
         declared = load_ruleset(record.ruleset).units
