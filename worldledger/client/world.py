@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
+
+import httpx2
+import orjson
 
 from worldledger.aio import CancelToken
 from worldledger.canonical import gate
@@ -70,6 +73,8 @@ class RemoteEventLog:
 _LIST: Final = 1000
 #: Seconds for which the service is asked to wait for a tick; then it is asked again.
 _WAIT_SECONDS: Final = 10.0
+#: How the hits of a search arrive: a line of JSON for each.
+_LINES: Final = "application/x-ndjson"
 #: The reason of a generation that was stale.
 _STALE: Final = re.compile(r"stale_due_to_effect_(\d+)")
 
@@ -556,6 +561,49 @@ class RemoteWorld:
         of = "" if agent_id is None else path_of("agents", agent_id)
         answer = await self._transport.call("GET", f"{self._path}{of}/frames", params=given)
         return cast("dict[str, Any]", answer.value)
+
+    async def search(
+        self,
+        text: str,
+        *,
+        kind: str | None = None,
+        source_id: str | None = None,
+        order: Literal["newest", "oldest"] = "newest",
+        limit: int | None = None,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the effects whose payload has a text, as they are found: the hits of the route ``…/search``.
+
+        A hit has ``global_seq``, ``kind``, ``source_id``, ``sim_time`` and ``excerpt``, what stands around the text.
+        Without ``limit`` the whole range is searched. Leaving early ends the search in the service;
+        `contextlib.aclosing` does so at once. Raises WorldNotFoundError and PositionAheadError, and
+        ServiceUnavailableError if the answer breaks off.
+        """
+        path = f"{self._path}/search"
+        asked: dict[str, Any] = {"q": text, "kind": kind, "source_id": source_id, "order": order}
+        asked |= {"after_seq": after_seq, "until_seq": until_seq}
+        params = {name: value for name, value in asked.items() if value is not None}
+        while limit is None or limit > 0:
+            params["limit"] = _PAGE if limit is None else min(limit, _PAGE)
+            end: dict[str, Any] | None = None
+            rest = b""
+            try:
+                async with self._transport.stream("GET", path, accept=_LINES, params=params) as response:
+                    async for chunk in response.aiter_raw():
+                        *lines, rest = (rest + chunk).split(b"\n")
+                        for line in map(orjson.loads, lines):
+                            if "hit" in line:
+                                yield line["hit"]
+                            end = line.get("end", end)
+            except httpx2.TransportError as error:
+                raise self._transport.cut_off(error) from error
+            if end is None:
+                raise self._transport.cut_off(None)
+            if end["next"] is None:
+                return
+            params |= end["next"]
+            limit = None if limit is None else limit - end["hits"]
 
     async def subscribe(self, agent_id: str, *, view_seq: int | None = None) -> RemoteSubscription:
         """Return the agent's observations after a view; without one, from now on, the view first.
