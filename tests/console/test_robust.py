@@ -128,6 +128,53 @@ async def test_two_tabs_follow_one_world(page: Page, site: Site) -> None:
     await other.close()
 
 
+async def put(page: Page, *, hidden: bool) -> None:
+    """Hide a page as a browser does whose reader turns to another tab, or show it again."""
+    await page.evaluate(
+        """(hidden) => {
+            Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+async def test_a_hidden_tab_is_not_followed_and_loses_nothing(page: Page, site: Site) -> None:
+    """A hidden page closes its stream and says so; shown again, it goes on after the last effect that it was told."""
+    site.post("/v1/worlds", {"world_id": "dozing"})
+    await page.goto("/#/w/dozing?at=live")
+    await page.wait_for_selector(".dot.on")
+    site.post("/v1/worlds/dozing/effects", draft("Speak", "ann", text="word 0"))
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "2")
+    async with page.expect_event("requestfailed", lambda request: "/tail?" in request.url):
+        await put(page, hidden=True)
+    await expect(page.get_by_text("paused while hidden")).to_be_visible()
+    site.post("/v1/worlds/dozing/effects", [draft("Speak", "ann", text=f"word {n}") for n in (1, 2)])
+    async with page.expect_request("**/v1/worlds/dozing/tail?after_seq=2"):
+        await put(page, hidden=False)
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "4")
+    for n in range(3):
+        await expect(page.get_by_role("row", name=f"word {n}")).to_have_count(1)
+    await expect(page.get_by_text("paused while hidden")).to_have_count(0)
+
+
+@pytest.mark.thorough
+async def test_a_seventh_tab_follows(page: Page, site: Site) -> None:
+    """Browsers have six connections to a service: six tabs that are hidden leave one to the seventh, and come back."""
+    site.post("/v1/worlds", {"world_id": "crowded"})
+    others = [await page.context.new_page() for _ in range(6)]
+    for each in others:
+        await each.goto("/#/w/crowded?at=live")
+        await each.wait_for_selector(".dot.on")
+        await put(each, hidden=True)
+    await page.goto("/#/w/crowded?at=live")
+    await page.wait_for_selector(".dot.on")
+    site.post("/v1/worlds/crowded/effects", draft("Speak", "ann", text="word"))
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "2")
+    await put(others[0], hidden=False)
+    await expect(moment(others[0])).to_have_attribute("aria-valuenow", "2")
+
+
 @pytest.mark.thorough
 async def test_any_address_can_be_loaded_again(page: Page) -> None:
     """After a reload each page shows what it showed."""

@@ -89,6 +89,8 @@ export class WorldModel {
   /** The kinds of its effects, the most frequent first. */
   readonly kinds = computed(() => kindsOf(this.bins.value));
   readonly connected = signal(false);
+  /** Whether it is not followed because the page is hidden. */
+  readonly paused = signal(false);
   /** Moves with whatever was loaded. */
   readonly loaded = signal(0);
   /** The effects that were shown last because they came while the page was open. */
@@ -304,10 +306,34 @@ export class WorldModel {
   private goOn(): void {
     if (this.closed) return;
     const { world_id, head_seq } = this.world;
-    if (this.until === null) {
-      this.ends.push(source.follow(world_id, head_seq, (told) => this.take(told), (is) => this.connect(is)));
-    }
+    if (this.until === null && !offline) this.ends.push(this.follow());
     if (head_seq > BLOCK) source.coarse(world_id, this.until).then((data) => this.truth.setCoarse(data), words);
+  }
+
+  /**
+   * Follow the world while the page is in sight; returns how to end that. Browsers allow a service six connections over
+   * all pages, so one that is hidden leaves its own to others, and goes on later after the last effect that it was told.
+   */
+  private follow(): () => void {
+    let end: (() => void) | undefined;
+    const turn = () => {
+      end?.();
+      end = undefined;
+      this.paused.value = document.hidden;
+      if (document.hidden) this.connected.value = false;
+      else end = source.follow(this.world.world_id, this.known, (told) => this.take(told), (is) => this.connect(is));
+    };
+    turn();
+    document.addEventListener("visibilitychange", turn);
+    return () => {
+      document.removeEventListener("visibilitychange", turn);
+      end?.();
+    };
+  }
+
+  /** The last effect that is shown, or about to be. */
+  private get known(): number {
+    return this.fresh.at(-1)?.global_seq ?? this.head.peek();
   }
 
   private read(kind: string): Promise<Effect[]> {
@@ -338,7 +364,7 @@ export class WorldModel {
   }
 
   private take(told: Effect): void {
-    if (told.global_seq !== (this.fresh.at(-1)?.global_seq ?? this.head.peek()) + 1) return; // told again
+    if (told.global_seq !== this.known + 1) return; // told again
     this.fresh.push(told);
     this.show.ask();
   }

@@ -137,6 +137,7 @@ export function Player({ model }: { model: WorldModel }) {
       >
         <span class={model.connected.value ? "dot on" : "dot"} aria-hidden="true" /> live
       </button>
+      {model.paused.value && <span class="about">paused while hidden</span>}
       <Moment model={model} />
     </div>
   );
