@@ -1,5 +1,5 @@
 import { format, lookOf, parse, worldAddress } from "../src/core/address.ts";
-import { compare, markOf, type Shown } from "../src/core/belief.ts";
+import { agentsWithout, compare, hiddenFrom, markOf, type Shown } from "../src/core/belief.ts";
 import { type Bin, binned, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
 import { faults, fieldsOf, valueOf } from "../src/core/form.ts";
 import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
@@ -113,6 +113,25 @@ Deno.test("a belief is marked hidden, outdated or noised", () => {
   same([...found.belief], [["/entities/ann/gold", "outdated"], ["/entities/ann/place", "noised"]]);
   same(markOf(found.truth, "/entities/bob/x/y"), "hidden");
   same(markOf(found.truth, "/entities/bobby"), undefined);
+});
+
+Deno.test("beside several beliefs it is told from whom something is hidden", () => {
+  const truth: Shown = { entities: { ann: { gold: 5, place: 3 }, bob: { gold: 1 } }, relationships: {} };
+  const seen = (entities: Obj): Shown => ({ entities, relationships: {} });
+  const hidden = hiddenFrom([
+    { agent: "ann", belief: seen({ ann: { gold: 5, place: 3 } }) },
+    { agent: "bob", belief: seen({ ann: { place: 2 }, bob: { gold: 1 } }) },
+    { agent: "cid", belief: seen({ ann: { gold: 4 }, bob: {} }) },
+  ], truth);
+  same([...hidden], [
+    ["/entities/bob", ["ann"]],
+    ["/entities/ann/gold", ["bob"]],
+    ["/entities/ann/place", ["cid"]],
+    ["/entities/bob/gold", ["cid"]],
+  ]);
+  same(agentsWithout(hidden, "/entities/bob/gold"), ["ann", "cid"]);
+  same(agentsWithout(hidden, "/entities/bob"), ["ann"]);
+  same(agentsWithout(hidden, "/entities/bo"), []);
 });
 
 Deno.test("columns become patches, with what the last effect was", () => {

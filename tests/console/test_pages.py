@@ -377,6 +377,22 @@ async def test_belief_stands_beside_the_truth(page: Page) -> None:
     await expect(belief).to_contain_text("as of seq")
 
 
+async def test_the_truth_says_from_which_of_several_agents_something_is_hidden(page: Page) -> None:
+    """Beside two beliefs each place names those who are not shown it, in the panel and in the tree."""
+    await page.goto("/#/w/bazaar?at=live&agent=Bea&agent=Cid&panes=state,tree")
+    truth = state_of(page)
+    await expect(truth.locator(".panel").get_by_label("not shown to Bea, Cid", exact=True).first).to_be_visible()
+    await expect(truth.locator(".panel").get_by_label("not shown to Cid", exact=True).first).to_be_visible()
+    await expect(truth.get_by_role("tree").get_by_label("not shown to Cid", exact=True).first).to_be_visible()
+    await expect(state_of(page, "Belief of Bea").locator(".mark-noised, .mark-outdated").first).to_be_visible()
+    await page.get_by_text("Belief of Bea, Cid").click()
+    await page.get_by_role("checkbox", name="Cid").uncheck()
+    await expect(truth.get_by_label("not shown to Cid", exact=True)).to_have_count(0)
+    await expect(truth.locator(".panel").get_by_label("not shown to the agent").first).to_be_visible()
+    await page.get_by_role("checkbox", name="Bea").uncheck()
+    await expect(truth.get_by_role("img", name=re.compile("^not shown to"))).to_have_count(0)
+
+
 async def test_what_an_effect_changes_is_marked(page: Page) -> None:
     """The one value that an effect changes is marked in the tree, and in the panel of its kind."""
     await page.goto("/#/w/bazaar?at=live&panes=state,tree,effects")

@@ -65,6 +65,26 @@ export function markOf(marks: ReadonlyMap<string, Mark>, pointer: string): Mark 
   }
 }
 
+/** Agents by pointers into the truth: what none of them is shown. */
+export type Hidden = ReadonlyMap<string, readonly string[]>;
+
+/** What each of some agents is not shown of the truth. */
+export function hiddenFrom(beliefs: readonly { agent: string; belief: Shown }[], truth: Shown): Hidden {
+  const found = new Map<string, string[]>();
+  for (const { agent, belief } of beliefs) {
+    for (const pointer of compare(belief, truth, undefined).truth.keys()) {
+      found.set(pointer, [...found.get(pointer) ?? [], agent]);
+    }
+  }
+  return found;
+}
+
+/** The agents that are not shown a place, or something around it. */
+export function agentsWithout(hidden: Hidden, pointer: string): string[] {
+  const around = [...hidden].filter(([each]) => pointer === each || pointer.startsWith(`${each}/`));
+  return [...new Set(around.flatMap(([, agents]) => agents))];
+}
+
 export const SIGNS: Record<Mark, string> = { hidden: "∅", outdated: "◔", noised: "≈" };
 export const WORDS: Record<Mark, string> = {
   hidden: "not shown to the agent",

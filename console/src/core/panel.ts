@@ -1,6 +1,6 @@
 /** What a kind's panel is given, and what it has to be. docs/console.md explains it for other kinds. */
 
-import type { Mark, Shown } from "./belief.ts";
+import type { Hidden, Mark, Shown } from "./belief.ts";
 import type { Chart } from "./chart.ts";
 import type { Obj } from "./json.ts";
 
@@ -24,8 +24,10 @@ export interface Frame {
   state: Shown;
   /** Pointers to what the effect at this seq has changed. */
   changed: ReadonlySet<string>;
-  /** Pointers to what the agent is not shown (in the truth), or has wrong (in its belief). */
+  /** Pointers to what an agent is not shown (in the truth), or has wrong (in its belief). */
   marks: ReadonlyMap<string, Mark>;
+  /** In the truth beside several beliefs: from which agents that is hidden. Else empty. */
+  hidden: Hidden;
 }
 
 export interface Frames {

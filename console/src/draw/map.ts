@@ -1,6 +1,6 @@
 /** A map of whatever has a position, with trails, on a canvas. */
 
-import type { Shown } from "../core/belief.ts";
+import { agentsWithout, type Shown } from "../core/belief.ts";
 import { STEP } from "../core/frames.ts";
 import { below, type Json, steps } from "../core/json.ts";
 import type { Cursor, Frames } from "../core/panel.ts";
@@ -114,7 +114,11 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
       if (now.size > NAMED) continue;
       const isRight = x > width * 0.75;
       context.textAlign = isRight ? "right" : "left";
-      context.fillText(mark === undefined ? name : `${name} ${mark}`, isRight ? x - 8 : x + 8, y + 4);
+      const agents = mark === undefined || frame === undefined
+        ? []
+        : agentsWithout(frame.hidden, `${pointer}/position`);
+      const told = [name, mark ?? "", agents.length === 0 ? "" : `from ${agents.join(", ")}`].join(" ").trim();
+      context.fillText(told, isRight ? x - 8 : x + 8, y + 4);
     }
     for (const [colour, path] of Object.entries(points)) {
       context.fillStyle = colour;

@@ -2,7 +2,7 @@
 
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
 import { type Look, lookOf, type WorldAddress, worldAddress } from "../core/address.ts";
-import { compare, type Mark, type Shown } from "../core/belief.ts";
+import { compare, type Hidden, hiddenFrom, type Mark, type Shown } from "../core/belief.ts";
 import { type Bin, grown, kindsOf, type Stretch } from "../core/density.ts";
 import { BLOCK, type BlockData, blockOf, FrameStore } from "../core/frames.ts";
 import { changed, type Json } from "../core/json.ts";
@@ -13,7 +13,7 @@ import type { Page, World } from "../core/source.ts";
 import { paced, throttled } from "../core/throttle.ts";
 import { address, go, offline, panelOf, source, words } from "./app.ts";
 
-const NONE: ReadonlyMap<string, Mark> = new Map();
+const NONE: ReadonlyMap<string, never> = new Map();
 const UNCHANGED: ReadonlySet<string> = new Set();
 /** Bins of the timeline. */
 const BINS = 600;
@@ -93,6 +93,8 @@ export class WorldModel {
   readonly paused = signal(false);
   /** Moves with whatever was loaded. */
   readonly loaded = signal(0);
+  /** Moves with that, and with whose beliefs are shown: frames are marked by them. */
+  readonly marked = computed(() => [this.loaded.value, ...this.look.value.agents].join("\n"));
   /** The effects that were shown last because they came while the page was open. */
   readonly told = signal<readonly Effect[]>([]);
   readonly pages: EffectPages;
@@ -388,7 +390,7 @@ export class WorldModel {
 export class FramesOfWorld implements Frames {
   readonly world: Frames["world"];
   /** The frames that were asked for last: a map asks for those of its trails, too. */
-  private seen = { loaded: -1, beside: undefined as string | undefined, frames: new Lru<number, Frame>(SEEN) };
+  private seen = { marked: "", frames: new Lru<number, Frame>(SEEN) };
 
   constructor(private readonly model: WorldModel, readonly agent: string | null) {
     const { world_id, ruleset, config } = model.world;
@@ -399,18 +401,15 @@ export class FramesOfWorld implements Frames {
     const exact = this.exactly(seq);
     if (exact !== undefined) return exact;
     const near = this.near(seq);
-    return near && { ...near, changed: UNCHANGED, marks: NONE };
+    return near && { ...near, changed: UNCHANGED, marks: NONE, hidden: NONE };
   }
 
   /** The frame of just this seq; undefined while it is loaded. */
   exactly(seq: number): Frame | undefined {
-    const loaded = this.model.loaded.peek();
-    const beside = this.agent ?? this.model.here.agents[0];
-    if (this.seen.loaded !== loaded || this.seen.beside !== beside) {
-      this.seen = { loaded, beside, frames: new Lru(SEEN) };
-    }
+    const marked = this.model.marked.peek();
+    if (this.seen.marked !== marked) this.seen = { marked, frames: new Lru(SEEN) };
     const known = this.seen.frames.get(seq);
-    const frame = known ?? this.make(seq, beside);
+    const frame = known ?? this.make(seq, this.model.look.peek().agents);
     if (known === undefined && frame !== undefined) this.seen.frames.set(seq, frame);
     return frame;
   }
@@ -458,17 +457,26 @@ export class FramesOfWorld implements Frames {
   }
 
   subscribe(listener: () => void): () => void {
-    return onChange(this.model.loaded, listener);
+    return onChange(this.model.marked, listener);
   }
 
-  private make(seq: number, beside: string | undefined): Frame | undefined {
+  /** The frame at a seq: of the truth with what is hidden from these agents marked. */
+  private make(seq: number, agents: readonly string[]): Frame | undefined {
     const store = this.model.store(this.agent);
     const state = store.at(seq);
     if (state === undefined) return undefined;
     // What is not asked for is not worked out: a panel that draws trails wants many states and nothing else.
     let changes: ReadonlySet<string> | undefined;
     let marks: ReadonlyMap<string, Mark> | undefined;
-    const marked = () => this.marks(seq, state, beside);
+    let hidden: Hidden | undefined;
+    const unseen = () => hidden ??= this.hidden(seq, state, agents);
+    const { agent } = this;
+    const marked = () =>
+      agent !== null
+        ? this.mistaken(seq, state, agent)
+        : agents.length === 0
+        ? NONE
+        : new Map([...unseen().keys()].map((pointer) => [pointer, "hidden" as const]));
     const diff = () => {
       const before = store.before(seq);
       return before === undefined ? new Set<string>() : changed(before as unknown as Json, state as unknown as Json);
@@ -482,16 +490,27 @@ export class FramesOfWorld implements Frames {
       get marks() {
         return marks ??= marked();
       },
+      get hidden() {
+        return agent === null && agents.length > 1 ? unseen() : NONE;
+      },
     };
   }
 
-  private marks(seq: number, state: Shown, beside: string | undefined): ReadonlyMap<string, Mark> {
-    if (beside === undefined) return NONE;
-    const truth = this.agent === null ? state : this.model.store(null).at(seq);
-    const belief = this.agent === null ? this.model.store(beside).at(seq) : state;
-    if (truth === undefined || belief === undefined) return NONE;
-    const made = this.model.store(beside).changedAt(seq);
-    const found = compare(belief, truth, made === undefined ? undefined : this.model.store(null).at(made));
-    return this.agent === null ? found.truth : found.belief;
+  /** What is hidden from each of some agents. */
+  private hidden(seq: number, truth: Shown, agents: readonly string[]): Hidden {
+    if (agents.length === 0) return NONE;
+    const beliefs = agents.flatMap((agent) => {
+      const belief = this.model.store(agent).at(seq);
+      return belief === undefined ? [] : [{ agent, belief }];
+    });
+    return hiddenFrom(beliefs, truth);
+  }
+
+  /** Where an agent's belief is wrong. */
+  private mistaken(seq: number, belief: Shown, agent: string): ReadonlyMap<string, Mark> {
+    const truth = this.model.store(null).at(seq);
+    if (truth === undefined) return NONE;
+    const made = this.model.store(agent).changedAt(seq);
+    return compare(belief, truth, made === undefined ? undefined : this.model.store(null).at(made)).belief;
   }
 }

@@ -2,7 +2,7 @@
 
 import { Component } from "preact";
 import { useState } from "preact/hooks";
-import { type Mark, markOf, SIGNS, WORDS } from "../core/belief.ts";
+import { agentsWithout, type Hidden, type Mark, markOf, SIGNS, WORDS } from "../core/belief.ts";
 import { below, isObject, type Json, leadWithin, type Obj } from "../core/json.ts";
 import { plain, short, size } from "../core/text.ts";
 
@@ -13,6 +13,7 @@ const CHARACTERS = 400;
 interface Marked {
   changed: ReadonlySet<string>;
   marks: ReadonlyMap<string, Mark>;
+  hidden: Hidden;
 }
 
 interface NodeProps extends Marked {
@@ -23,7 +24,7 @@ interface NodeProps extends Marked {
   open: boolean;
 }
 
-const NOTHING: Marked = { changed: new Set(), marks: new Map() };
+const NOTHING: Marked = { changed: new Set(), marks: new Map(), hidden: new Map() };
 
 export function Tree({ value, label, marked = NOTHING, open = 2 }: {
   value: Obj;
@@ -39,6 +40,7 @@ export function Tree({ value, label, marked = NOTHING, open = 2 }: {
           key={name}
           changed={marked.changed}
           marks={marked.marks}
+          hidden={marked.hidden}
           name={name}
           value={member}
           pointer={below("", name)}
@@ -61,22 +63,21 @@ class Node extends Component<NodeProps, NodeState> {
   override state: NodeState = { chosen: null, most: MEMBERS };
 
   override shouldComponentUpdate(next: NodeProps, state: NodeState): boolean {
-    const { name, value, pointer, level, open, changed, marks } = this.props;
+    const { name, value, pointer, level, open, changed, marks, hidden } = this.props;
     return state !== this.state || next.value !== value || next.name !== name || next.pointer !== pointer ||
       next.level !== level || next.open !== open || next.marks !== marks ||
+      next.hidden !== hidden ||
       (next.changed !== changed &&
         [changed, next.changed].some((each) => each.has(pointer) || leadWithin(each, pointer)));
   }
 
   override render(
-    { name, value, pointer, level, open: usually, changed, marks }: NodeProps,
+    { name, value, pointer, level, open: usually, changed, marks, hidden }: NodeProps,
     { chosen, most }: NodeState,
   ) {
     const mark = markOf(marks, pointer);
     const state = `${changed.has(pointer) ? " changed" : ""}${mark === undefined ? "" : ` mark-${mark}`}`;
-    const sign = mark === undefined
-      ? null
-      : <span class="sign" title={WORDS[mark]} aria-label={WORDS[mark]}>{SIGNS[mark]}</span>;
+    const sign = mark === undefined ? null : <Sign mark={mark} agents={agentsWithout(hidden, pointer)} />;
     if (!Array.isArray(value) && !isObject(value)) {
       return (
         <li role="treeitem" class={`leaf${state}`} aria-level={level}>
@@ -103,6 +104,7 @@ class Node extends Component<NodeProps, NodeState> {
                 key={key}
                 changed={changed}
                 marks={marks}
+                hidden={hidden}
                 name={key}
                 value={member}
                 pointer={below(pointer, key)}
@@ -122,6 +124,18 @@ class Node extends Component<NodeProps, NodeState> {
       </li>
     );
   }
+}
+
+/** The sign of a mark; beside several beliefs with the agents from which something is hidden. */
+function Sign({ mark, agents }: { mark: Mark; agents: readonly string[] }) {
+  const names = agents.join(", ");
+  const words = names === "" ? WORDS[mark] : `not shown to ${names}`;
+  return (
+    <span class="sign" role="img" title={words} aria-label={words}>
+      {SIGNS[mark]}
+      {names !== "" && <bdi>{names}</bdi>}
+    </span>
+  );
 }
 
 function Leaf({ value }: { value: Json }) {

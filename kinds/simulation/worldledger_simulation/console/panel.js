@@ -71,9 +71,12 @@ function cell(frame, pointer, value) {
   if (mark !== undefined) {
     made.classList.add(`mark-${mark}`);
     const [sign, words] = /** @type {[string, string]} */ (SIGNS[mark]);
-    const shown = make("span", "sign", ` ${sign}`);
-    shown.setAttribute("aria-label", words);
-    shown.title = words;
+    const agents = new Set([...frame.hidden].filter(([each]) => within(each)).flatMap(([, names]) => names));
+    const names = [...agents].join(", ");
+    const shown = make("span", "sign", ` ${sign}`, make("bdi", "", names));
+    shown.setAttribute("role", "img");
+    shown.title = names === "" ? words : `not shown to ${names}`;
+    shown.setAttribute("aria-label", shown.title);
     made.append(shown);
   }
   return made;
