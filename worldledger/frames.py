@@ -273,7 +273,10 @@ def _escaped(name: str) -> str:
 
 
 class ViewFrames:
-    """The frames of an agent's view after a keyframe: one for each effect that changes it."""
+    """The frames of an agent's view after a keyframe: one for each effect that changes it.
+
+    The column ``observed_seqs`` has the other effects that gave the agent a delta: these are view_seqs, too.
+    """
 
     def __init__(self, views: Views, agent_id: str) -> None:
         """Begin at the views of a world, to which only this agent is attached."""
@@ -281,6 +284,7 @@ class ViewFrames:
         self._views = views
         self._agent_id = agent_id
         self._seqs: list[int] = []
+        self._observed: list[int] = []
 
     def feed(self, rows: Sequence[StoredEffect]) -> None:
         """Fold the stored rows that follow. Raises as `Fold.apply`, and PolicyFailedError."""
@@ -290,13 +294,15 @@ class ViewFrames:
                 if delta["patches"]:
                     self.patches.extend(len(self._seqs), delta["patches"])
                     self._seqs.append(row.global_seq)
+                else:
+                    self._observed.append(row.global_seq)
         failed = self._views.failed.get(self._agent_id)
         if failed is not None:
             raise PolicyFailedError(self._agent_id, failed) from failed
 
     def columns(self) -> dict[str, Any]:
         """Return the columns, for `orjson.dumps`."""
-        return {"frames": {"seq": self._seqs}, **self.patches.columns()}
+        return {"frames": {"seq": self._seqs}, "observed_seqs": self._observed, **self.patches.columns()}
 
 
 # -- coarse frames ---------------------------------------------------------------------------------------------

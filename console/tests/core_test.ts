@@ -203,19 +203,24 @@ Deno.test("a cursor that moves back finds states near those that it comes from",
   same(applied < 2 * 64, true);
 });
 
-Deno.test("what has not changed since its block began may be older, unless the block is the first", async () => {
+Deno.test("a view is as of the last effect that told the agent something, if need be from before its block", async () => {
+  const empty = { entities: {}, relationships: {} };
+  const told = (from: number, to: number) => [5, 1030, 1033, 2050, 2060].filter((seq) => seq > from && seq <= to);
   const load = (from: number, to: number): Promise<BlockData> =>
-    Promise.resolve({
-      key: from,
-      state: { entities: {}, relationships: {} },
-      last: to,
-      patches: [{ seq: 1030, ops: [] }],
-    });
-  const store = new FrameStore((from, to) => load(from, Math.min(to, 2 * BLOCK)), 2 * BLOCK, 7);
-  for (const seq of [8, 1029]) store.want(seq);
-  await settled();
-  const told = [8, 1029, 1030, 1031].map((seq) => [store.changedAt(seq) ?? null, store.mayBeOlder(seq)]);
-  same(told, [[7, false], [1025, true], [1030, false], [1030, false]]);
+    Promise.resolve({ key: from, state: empty, last: to, patches: [], told: told(from <= BLOCK ? 0 : from, to) });
+  const store = new FrameStore(load, 2 * BLOCK + 2, 7);
+  for (const seq of [8, 1030, 2050]) await store.want(seq);
+  const asOf = (...seqs: number[]) => seqs.map((seq) => Object.values(store.asOf(seq) ?? {}));
+  same(asOf(8, 1029, 1032, 1033, 2049, 2050), [
+    [5, true],
+    [1025, false],
+    [1030, true],
+    [1033, true],
+    [2049, false],
+    [2050, true],
+  ]);
+  await store.grow(2070, 2070);
+  same(asOf(2059, 2060, 2070), [[2050, true], [2060, true], [2060, true]]);
 });
 
 Deno.test("a cursor has the blocks loaded that it moves towards, and no block twice", async () => {

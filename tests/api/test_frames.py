@@ -213,8 +213,9 @@ async def _assert_views(client: httpx2.AsyncClient, world: str, agent: str, foun
 
     keyframe = found["keyframe"]
     view = await at(keyframe["global_seq"])
-    del view["view_seq"]
     assert keyframe["view"] == view
+    told = [view["view_seq"], *sorted([*found["frames"]["seq"], *found["observed_seqs"]])]
+    assert told == sorted({*told})
     document = {name: view[name] for name in VIEW}
     texts = {keyframe["global_seq"]: state_text(document), **dict(frames.read(document, found))}
     now = b""
@@ -222,6 +223,7 @@ async def _assert_views(client: httpx2.AsyncClient, world: str, agent: str, foun
         now = texts.get(seq, now)
         there = await at(seq)
         assert now == state_text({name: there[name] for name in VIEW}), seq
+        assert there["view_seq"] == max(each for each in told if each <= seq)
     return found["frames"]["seq"]  # type: ignore[no-any-return]
 
 
@@ -250,6 +252,19 @@ async def test_what_an_agent_remembers_is_in_its_frames(client: httpx2.AsyncClie
     await _assert_views(client, peopled, "a%2Fb", found)
     later = await _get(client, path, from_seq=56)
     assert "c" in later["keyframe"]["view"]["visible_entities"]
+
+
+async def test_what_made_an_agent_s_view_is_looked_for(client: httpx2.AsyncClient, peopled: str) -> None:
+    """The keyframe says which effect made the view, also long before; of one that lies too far back it says nothing."""
+    await _register(client, peopled, "loner", relationship_filter=["friend"])
+    await _post(client, f"/v1/worlds/{peopled}/effects", [_move(n, sim_time=50.0 + n) for n in range(60)])
+    path = f"/v1/worlds/{peopled}/agents/loner/frames"
+    for first in (43, 50, 100):
+        found = await _get(client, path, from_seq=first)
+        assert (found["keyframe"]["view"]["view_seq"], found["observed_seqs"]) == (43, [])
+    with mock.patch("worldledger_service.runtime.frames._LOOKED_BACK", 0):
+        for first, made in ((43, 43), (50, 43), (100, None)):
+            assert (await _get(client, path, from_seq=first))["keyframe"]["view"]["view_seq"] == made
 
 
 async def test_an_agent_that_is_not_registered_yet_has_no_frames(client: httpx2.AsyncClient, peopled: str) -> None:
@@ -346,7 +361,7 @@ async def test_a_kept_state_that_does_not_hold_is_left_out(
 async def test_coarse_frames_of_an_agent_are_its_views(client: httpx2.AsyncClient, kept: str) -> None:
     """An agent that remembers nothing has coarse frames, too: its views where states are kept."""
     found = await _get(client, f"/v1/worlds/{kept}/agents/alice/frames", every=20)
-    assert found["every"] == 20
+    assert (found["every"], found["keyframe"]["view"]["view_seq"], found["observed_seqs"]) == (20, None, [])
     document = {name: found["keyframe"]["view"][name] for name in VIEW}
     seen = list(frames.read(document, found))
     assert len(seen) > 5

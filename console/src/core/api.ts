@@ -599,7 +599,9 @@ export interface RunGroups {
 /** An agent's view at one moment. */
 export interface SeenContents {
   agent_id: string;
-  /** SHA-256 of the other members, in the profile `state/1`. */
+  /** The effect that made the view. null where it is not known: in coarse frames, and if the agent got no delta from any of the 600 effects before. */
+  view_seq: number | null;
+  /** SHA-256 of the view without `view_seq` and itself, in the profile `state/1`. */
   context_digest: string;
   visible_entities: Obj;
   visible_relationships: Record<string, string[]>;
@@ -691,6 +693,8 @@ export interface ViewFrames {
   agent_id: string;
   keyframe: ViewKeyframe;
   frames: ViewColumns;
+  /** Further effects that gave the agent a delta, without changing its view. The `view_seq` at a moment is the last up to there of these, of `frames.seq` and of the keyframe's. Of coarse frames there are none. */
+  observed_seqs: number[];
 }
 
 /** The view that frames begin with. */

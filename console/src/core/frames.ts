@@ -23,6 +23,8 @@ export interface BlockData {
   last: number;
   /** In ascending order. */
   patches: { seq: number; ops: Operation[] }[];
+  /** Of a view: the effects that gave the agent a delta, in ascending order; the one before `key` if it is known. */
+  told?: number[];
 }
 
 export function blockOf(seq: number): number {
@@ -39,9 +41,10 @@ class Block {
     this.states = [data.state];
   }
 
-  /** Take what has happened since: the first of the patches follows the last seq. */
-  extend(patches: BlockData["patches"], last: number): void {
-    this.data.patches.push(...patches);
+  /** Take what has happened since the last seq. */
+  extend({ patches, told, last }: BlockData): void {
+    this.data.patches.push(...patches.filter(({ seq }) => seq > this.data.last));
+    this.data.told?.push(...told?.filter((seq) => seq > this.data.last) ?? []);
     this.data.last = last;
   }
 
@@ -67,6 +70,12 @@ class Block {
       own.clear();
     }
     return state;
+  }
+
+  /** The effect that made the view at a seq; if that is not known, one that it is not later than. */
+  asOf(seq: number): { seq: number; isExact: boolean } {
+    const made = this.data.told?.findLast((each) => each <= seq);
+    return { seq: made ?? this.data.key, isExact: made !== undefined };
   }
 
   /** The seq of the last change at or before a seq. */
@@ -132,15 +141,14 @@ export class FrameStore {
     return { seq: this.coarse.changedAt(seq), state: this.coarse.at(seq) };
   }
 
-  /** The seq of the last change at or before a seq that is loaded: for a view, that which made it. */
+  /** The seq of the last change at or before a seq that is loaded. */
   changedAt(seq: number): number | undefined {
     return this.blocks.get(blockOf(seq))?.changedAt(seq);
   }
 
-  /** Whether that is where its block begins, and not the first: the last change may lie before it. */
-  mayBeOlder(seq: number): boolean {
-    const key = this.blocks.get(blockOf(seq))?.data.key;
-    return key !== undefined && key > this.first && key === this.changedAt(seq);
+  /** The effect that made the view at a seq that is loaded; if that is not known, one that it is not later than. */
+  asOf(seq: number): { seq: number; isExact: boolean } | undefined {
+    return this.blocks.get(blockOf(seq))?.asOf(seq);
   }
 
   /** What the effect at a seq changed; undefined where that is not loaded. */
@@ -224,7 +232,7 @@ export class FrameStore {
       const begin = known === undefined ? from : known.data.last;
       const data = await this.load(begin, to, request.signal);
       if (known !== undefined && this.blocks.get(number) === known) {
-        known.extend(data.patches.filter((patch) => patch.seq > begin), data.last);
+        known.extend(data);
       } else this.blocks.set(number, new Block(data));
     } catch (error) {
       if (!request.signal.aborted) this.failed.set(number, error instanceof Error ? error.message : String(error));

@@ -61,7 +61,9 @@ export function blockOfStates(found: StateFrames): BlockData {
 export function blockOfViews(found: ViewFrames): BlockData {
   const { view, global_seq: key } = found.keyframe;
   const state = { entities: view.visible_entities, relationships: view.visible_relationships };
-  return { key, state, last: found.to_seq, patches: patchesOf(found) };
+  const known = view.view_seq === null ? [] : [view.view_seq];
+  const told = [...known, ...found.frames.seq, ...found.observed_seqs].sort((a, b) => a - b);
+  return { key, state, last: found.to_seq, patches: patchesOf(found), told };
 }
 
 export function binsOf(found: Density): Bin[] {

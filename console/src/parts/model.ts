@@ -414,14 +414,9 @@ export class FramesOfWorld implements Frames {
     return frame;
   }
 
-  /** The seq of the effect that made what is shown at a seq: for a view earlier than the cursor. */
-  asOf(seq: number): number | undefined {
-    return this.model.store(this.agent).changedAt(seq);
-  }
-
-  /** Whether it may have been an earlier one. */
-  mayBeOlder(seq: number): boolean {
-    return this.model.store(this.agent).mayBeOlder(seq);
+  /** The effect that made the view that is shown at a seq; if that is not known, one that it is not later than. */
+  asOf(seq: number): { seq: number; isExact: boolean } | undefined {
+    return this.model.store(this.agent).asOf(seq);
   }
 
   /** A state from nearby while the one at a seq is loaded. */

@@ -85,7 +85,7 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
   const near = frame === undefined ? frames.near(seq) : undefined;
   const error = frame === undefined ? frames.error(seq) : undefined;
   const made = frames.asOf(seq);
-  const asOf = made === undefined ? "" : `as of seq ${made}${frames.mayBeOlder(seq) ? " or before" : ""}`;
+  const asOf = made === undefined ? "" : `as of seq ${made.seq}${made.isExact ? "" : " or before"}`;
   return (
     <article class="one" aria-label={agent === null ? "The truth" : `Belief of ${agent}`}>
       {named && (

@@ -139,7 +139,13 @@ class SeenContents(Shape):
     """An agent's view at one moment."""
 
     agent_id: Word
-    context_digest: str = Field(pattern=HEX64, description="SHA-256 of the other members, in the profile `state/1`.")
+    view_seq: GlobalSeq | None = Field(
+        description="The effect that made the view. null where it is not known: in coarse frames, and if the agent got "
+        "no delta from any of the 600 effects before."
+    )
+    context_digest: str = Field(
+        pattern=HEX64, description="SHA-256 of the view without `view_seq` and itself, in the profile `state/1`."
+    )
     visible_entities: dict[str, JsonValue]
     visible_relationships: dict[str, list[str]]
 
@@ -178,12 +184,14 @@ class ViewFrames(_Frames):
                         "global_seq": 1025,
                         "view": {
                             "agent_id": "alice",
+                            "view_seq": 1021,
                             "context_digest": CHECKSUM,
                             "visible_entities": {"bob": {"position": [0.0, 0.0, 0.0]}},
                             "visible_relationships": {},
                         },
                     },
                     "frames": {"seq": [1040]},
+                    "observed_seqs": [1033, 1050],
                     "paths": ["/visible_entities/bob/position"],
                     "patches": {"frame": [0], "op": ["replace"], "path": [0], "value": [[1.0, 2.5, 0.0]]},
                 }
@@ -194,6 +202,11 @@ class ViewFrames(_Frames):
     agent_id: Word
     keyframe: ViewKeyframe
     frames: ViewColumns
+    observed_seqs: list[int] = Field(
+        description="Further effects that gave the agent a delta, without changing its view. The `view_seq` at a "
+        "moment is the last up to there of these, of `frames.seq` and of the keyframe's. Of coarse frames there are "
+        "none."
+    )
 
 
 # -- parameters --------------------------------------------------------------------------------------------
@@ -394,7 +407,7 @@ async def _headers(found: Services, asked: _Asked, places: dict[int, int], agent
     if asked.moments is not None:
         tag += f":{asked.moments.step}:{sha256(orjson.dumps([*places])).hexdigest()[:8]}"
     if agent_id is not None:
-        tag += f":{agent_id}"
+        tag += f":{agent_id}:2"  # the number of versions that such an answer has had
     return {"ETag": f'"{quote(tag, safe=":-~")}"', "Cache-Control": _PRIVATE}
 
 
@@ -418,8 +431,7 @@ def _body(asked: _Asked, frames: Frames, agent_id: str | None, following: int | 
 def _keyframe(frames: Frames) -> bytes:
     keyframe = frames.keyframe
     if keyframe.view is not None:
-        view = view_of(keyframe.view)
-        del view["view_seq"]
+        view = {**view_of(keyframe.view), "view_seq": keyframe.made_seq}
         return orjson.dumps({"global_seq": keyframe.global_seq, "view": view})
     taken = keyframe.state
     assert taken is not None  # noqa: S101 - for the type checker: there is the one or the other

@@ -22,7 +22,7 @@ from worldledger.genesis import GENESIS_SEQ
 from worldledger.views import Views
 from worldledger.world import WorldState
 from worldledger_service.runtime.moments import not_registered
-from worldledger_service.runtime.replays import Replay, remembers
+from worldledger_service.runtime.replays import BEFORE, Origins, Replay, remembers
 from worldledger_service.store.snapshots import take
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Most coarse frames.
 MOST_FRAMES: Final = 1000
+#: Effects before an agent's block that are looked through for the one that made its view: fewer than it has itself.
+_LOOKED_BACK: Final = 600
 #: Bytes of effects after which a block ends early.
 _BLOCK_BYTES: Final = 8 * 1024 * 1024
 #: Bytes that the patches of coarse frames may take, compressed; about as much comes for the rest of an answer.
@@ -45,12 +47,13 @@ _READ_BYTES: Final = 8 * 1024 * 1024
 
 
 class Keyframe(NamedTuple):
-    """The state at the beginning of frames, or of an agent the view."""
+    """The state at the beginning of frames, or of an agent the view; ``made_seq``: what made that, if it is known."""
 
     global_seq: int
     state: Taken | None
     told: dict[str, Any]
     view: View | None = None
+    made_seq: int | None = None
 
 
 class Frames(NamedTuple):
@@ -96,10 +99,15 @@ async def view_block(store: Store, world_id: str, agent_id: str, first: int, las
     They begin where the agent is registered, if that is later. Raises UnknownAgentError if it is not by ``last``, and
     as `Replay.begin` and `Replay.go`.
     """
-    fold = await store.states.fold_at(world_id, first)
-    first = await _registered(store, fold, agent_id, last)
-    replay = await Replay.begin(store, world_id, agent_id, first, fold=fold)
-    keyframe = Keyframe(first, None, {}, replay.views.view(agent_id))
+    fold = await store.states.fold_at(world_id, max(first - BEFORE, GENESIS_SEQ))
+    first = max(await _registered(store, fold, agent_id, first, last), first)
+    registered_seq = fold.state.metadata["agents"][agent_id]["registered_seq"]
+    replay = await Replay.up_to(store, world_id, agent_id, first, registered_seq=registered_seq, fold=fold)
+    made = replay.made_seq
+    if made is None:
+        origins = Origins(store, world_id)
+        made = await origins.find(agent_id, replay.began_at, registered_seq=registered_seq, most=_LOOKED_BACK)
+    keyframe = Keyframe(first, None, {}, replay.views.view(agent_id), made)
     frames = ViewFrames(replay.views, agent_id)
     reached = await _fed(store, world_id, first, last, frames.feed)
     return Frames(keyframe, reached, 1, await store.aside.run(lambda: orjson.dumps(frames.columns())[1:-1]))
@@ -125,9 +133,8 @@ async def _fed(
     return last
 
 
-async def _registered(store: Store, fold: Fold, agent_id: str, last: int) -> int:
+async def _registered(store: Store, fold: Fold, agent_id: str, first: int, last: int) -> int:
     """Move a fold to where an agent is registered, if that is later; return its seq."""
-    begun = fold.seq
 
     def feed(rows: Sequence[StoredEffect]) -> bool:
         for row in rows:
@@ -143,7 +150,7 @@ async def _registered(store: Store, fold: Fold, agent_id: str, last: int) -> int
             if await store.aside.run(partial(feed, batch)):
                 return fold.seq
     head_seq = (await store.world(fold.world_id)).head_seq
-    raise await not_registered(store, fold.world_id, agent_id, begun, head_seq)
+    raise await not_registered(store, fold.world_id, agent_id, first, head_seq)
 
 
 def _told(state: WorldState) -> dict[str, Any]:
@@ -253,6 +260,7 @@ class _Coarse:
             head_seq = (await self._store.world(self._world_id)).head_seq
             raise await not_registered(self._store, self._world_id, self._agent_id or "", self._seq, head_seq)
         columns = {"frames": self._columns, **self._steps.patches.columns()}
+        columns |= {} if self._agent_id is None else {"observed_seqs": []}
         reached = max(self._columns["seq"], default=self._keyframe.global_seq)
         return Frames(self._keyframe, reached, every, await self._store.aside.run(lambda: orjson.dumps(columns)[1:-1]))
 

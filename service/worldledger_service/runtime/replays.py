@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: there. More are for `Store.aside`.
 _AT_ONCE: Final = 20
 #: Effects before a seq that are looked at for the one that made the view there, before it is looked for.
-_BEFORE: Final = 20
+BEFORE: Final = 20
 #: Why an agent's policy may fail: by itself, or because this process cannot make it.
 POLICY_ERRORS: Final = (PolicyFailedError, UnregisteredPolicyError, InvalidPolicyError)
 
@@ -114,15 +114,16 @@ class Replay:
         seq: int,
         *,
         registered_seq: int,
+        fold: Fold | None = None,
         max_patch_ops: int | None = None,
     ) -> Replay:
         """Begin a little before a seq, where the policy did not fail there, and go to it: then made_seq may be known.
 
-        Raises as `begin`.
+        A ``fold`` from which to go, if given, is used up. Raises as `begin`.
         """
-        start = max(seq - _BEFORE, registered_seq)
+        start = max(seq - BEFORE, registered_seq) if fold is None else fold.seq
         try:
-            replay = await cls.begin(store, world_id, agent_id, start, max_patch_ops=max_patch_ops)
+            replay = await cls.begin(store, world_id, agent_id, start, fold=fold, max_patch_ops=max_patch_ops)
             await replay.go(seq)
         except POLICY_ERRORS:
             return await cls.begin(store, world_id, agent_id, seq, max_patch_ops=max_patch_ops)
