@@ -19,8 +19,8 @@ OTHER_GAME: Final = "examples-cautious-cora-vs-random-rita-2026-01-01-f2d48f92d8
 PAGES: Final = {
     "worlds": ("#/", "bazaar"),
     "a game": (f"#/w/{GAME}?at=20&effect=20&panes=effects,state,tree", "h1e1: illegal move"),
-    "a simulation": ("#/w/bazaar?at=live&agent=Bea&effect=5&panes=effects,state,tree,integrity", "as of seq"),
-    "a transcript": ("#/w/bazaar?at=live&panes=state,transcript", "Turn 0"),
+    "a simulation": ("#/w/bazaar?at=live&agent=Bea&agent=Cid&effect=5&panes=effects,state,tree,integrity", "as of seq"),
+    "a transcript of an inherited past": ("#/w/second-try?at=parent:4&panes=state,transcript", "Turn 0"),
     "a search": ("#/w/bazaar?at=5&q=ate%20too", "1 found"),
     "a map": ("#/w/long?at=1500", "walker-"),
     "who is online": ("#/w/bazaar?at=live&panes=effects,online", "all "),

@@ -187,6 +187,43 @@ async def test_a_game_is_played_on_from_a_position(page: Page) -> None:
     await expect(page.get_by_text("Play on from here")).to_be_hidden()
 
 
+async def test_moves_are_made_by_clicks_on_the_board(page: Page, site: Site) -> None:
+    """A click on a piece marks where it may go, as the service says; a click there moves, and asks for a promotion."""
+    new = {"game_id": "clicked", "fen": "4k3/P7/8/8/8/8/8/R3K3 w Q - 0 1", "deadline_s": None}
+    sides = {"white": {"agent_id": "w"}, "black": {"agent_id": "b"}}
+    site.post("/v1/games", {**new, **sides, "players": {"white": "external", "black": "external"}})
+    board = page.get_by_role("img", name=re.compile("^Board: "))
+    targets = board.locator(".target")
+
+    async def click(square: str) -> None:
+        box = await board.bounding_box()
+        assert box is not None
+        column, row = "abcdefgh".index(square[0]), 8 - int(square[1])
+        await board.click(position={"x": box["width"] * (column + 0.5) / 8, "y": box["height"] * (row + 0.5) / 8})
+
+    async def marked(square: str) -> None:
+        await expect(board).to_have_class("movable")
+        await click(square)
+        legal = httpx2.get(f"{site.url}/v1/games/clicked").json()["board_state"]["legal_moves"]
+        await expect(targets).to_have_count(len({move[2:4] for move in legal if move.startswith(square)}))
+
+    await page.goto("/#/w/clicked?at=live")
+    await marked("a1")
+    await click("h8")
+    await expect(targets).to_have_count(0)
+    await marked("a7")
+    await click("a8")
+    await page.get_by_role("group", name="Promote to").get_by_role("button", name="knight").click()
+    await expect(board).to_have_attribute("aria-label", re.compile("white knight a8"))
+    await marked("e8")
+    await click("e7")
+    moves = page.get_by_role("list", name="Moves").get_by_role("listitem")
+    await expect(moves.filter(has_text=re.compile("^1…Ke7"))).to_be_visible()
+    await marked("e1")
+    await click("c1")
+    await expect(moves.filter(has_text=re.compile(r"^2\.O-O-O"))).to_be_visible()
+
+
 async def test_keys_step_through_a_world(page: Page) -> None:
     """Arrows step, with Shift by a hundred; Home and End go to the ends; the address says where one is."""
     await page.goto("/#/w/long?at=1500")

@@ -92,7 +92,8 @@ async function refusal(answer: Response): Promise<Refused> {
 
 type Query = Record<string, string | number | string[] | null>;
 
-async function ask(path: string, query: Query = {}, signal?: AbortSignal): Promise<Response> {
+/** Get what is at a path. Raises Refused where the answer is no success. */
+export async function ask(path: string, query: Query = {}, signal?: AbortSignal): Promise<Response> {
   const given = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     for (const each of [value].flat()) if (each !== null && each !== "") given.append(name, String(each));

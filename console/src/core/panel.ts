@@ -76,7 +76,9 @@ export interface Tools {
   chart(svg: SVGSVGElement, chart: Chart, width: number, height: number): Drawn;
   /** Show the effects of some kinds as messages, the newest on top, with who could see them; returns how to end that. */
   feed(element: HTMLElement, frames: Frames, cursor: Cursor, ...kinds: string[]): () => void;
-  /** Post JSON to the service; an Error says why it was refused. Missing in files, and in the past that forks inherit. */
+  /** Get JSON from the service; an Error says why it was refused. Missing in files, and in the past that forks inherit. */
+  get?(path: string): Promise<Obj>;
+  /** Post JSON to the service, where `get` is there, too. */
   post?(path: string, body: Obj): Promise<Obj>;
   /** Go to another world. */
   visit(world: string): void;

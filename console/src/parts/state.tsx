@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { worldAddress } from "../core/address.ts";
 import { SIGNS } from "../core/belief.ts";
 import type { Mark } from "../core/belief.ts";
-import { send } from "../core/http.ts";
+import { ask, send } from "../core/http.ts";
 import type { Obj } from "../core/json.ts";
 import { PANEL_VERSION, type Tools } from "../core/panel.ts";
 import { drawChart } from "../draw/chart.ts";
@@ -112,7 +112,11 @@ function withoutEmpty(state: Obj): Obj {
 }
 
 const READING: Tools = { chart: drawChart, feed, visit: (world) => go(worldAddress(world)) };
-const TOOLS: Tools = { ...READING, post: async (path, body) => await (await send(path, body)).json() };
+const TOOLS: Tools = {
+  ...READING,
+  get: async (path) => await (await ask(path)).json(),
+  post: async (path, body) => await (await send(path, body)).json(),
+};
 
 /** Where everything is, if anything has a position. */
 function Map({ frames, model }: { frames: FramesOfWorld; model: WorldModel }) {

@@ -21,6 +21,8 @@ STYLE.replaceSync(`
 .chess svg { width: 100%; max-width: 26rem; display: block; border-radius: 4px; }
 .chess .light { fill: #e8dcc5; } .chess .dark { fill: #a98a68; }
 .chess .last { fill: #d7b53c; fill-opacity: 0.6; } .chess .check { fill: #d64545; fill-opacity: 0.6; }
+.chess .chosen { fill: #3f8f5f; fill-opacity: 0.7; } .chess .target { fill: #1f6b42; fill-opacity: 0.75; }
+.chess .movable { cursor: pointer; }
 .chess text { font-size: 0.86px; text-anchor: middle; dominant-baseline: central; paint-order: stroke; stroke-width: 0.05px; }
 .chess .white { fill: #fffdf7; stroke: #2a2118; } .chess .black { fill: #1d1813; stroke: #efe6d6; }
 .chess .at { font-size: 0.2px; fill: #3b2d1f; stroke: none; }
@@ -60,8 +62,9 @@ function draw(tag, attributes, text = "") {
 /**
  * The board of a position, by its FEN.
  * @param {string} fen @param {string} last the last move in UCI @param {boolean} check
+ * @param {string} chosen the square of the piece that is to move @param {Set<string>} targets where it may move
  */
-function board(fen, last, check) {
+function board(fen, last, check, chosen, targets) {
   const svg = draw("svg", { viewBox: "0 0 8 8", role: "img" });
   const [placement = "", turn] = fen.split(" ");
   /** @type {string[]} */
@@ -80,9 +83,13 @@ function board(fen, last, check) {
       if (check && sign.toLowerCase() === "k" && side[0] === turn) {
         svg.append(draw("rect", { ...place, class: "check" }));
       }
+      if (square === chosen) svg.append(draw("rect", { ...place, class: "chosen" }));
       if (figure !== undefined) {
         svg.append(draw("text", { x: column + 0.5, y: row + 0.5, class: side }, figure));
         told.push(`${side} ${NAMES[sign.toLowerCase()]} ${square}`);
+      }
+      if (targets.has(square)) {
+        svg.append(draw("circle", { cx: column + 0.5, cy: row + 0.5, r: 0.16, class: "target" }));
       }
       if (column === 0) svg.append(draw("text", { x: 0.12, y: row + 0.16, class: "at" }, String(8 - row)));
       if (row === 7) svg.append(draw("text", { x: column + 0.88, y: 7.86, class: "at" }, "abcdefgh"[column]));
@@ -124,16 +131,27 @@ function submit(text) {
   return button;
 }
 
-/** Do what a form asks for; what the service refuses stands below it. @param {HTMLElement} form @param {() => Promise<string>} ask */
+/**
+ * Do what a form asks for; what the service refuses stands below it. Returns a function that does something else so.
+ * @param {HTMLElement} form @param {() => Promise<string>} ask
+ */
 function answering(form, ask) {
   const told = make("p", "refused");
   told.setAttribute("role", "status");
   form.append(told);
+  /** @param {() => Promise<string>} work */
+  const attempt = (work) => {
+    told.textContent = "";
+    return work().then(
+      (text) => told.textContent = text,
+      (error) => told.textContent = String(error?.message ?? error),
+    );
+  };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    told.textContent = "";
-    ask().then((text) => told.textContent = text, (error) => told.textContent = String(error?.message ?? error));
+    void attempt(ask);
   });
+  return attempt;
 }
 
 /** A form that forks the game at the cursor, and leads to the fork. @param {Cursor} cursor @param {Frames} frames @param {Tools} tools */
@@ -155,22 +173,108 @@ function playOn(frames, cursor, tools) {
   return make("details", "", make("summary", "", "Play on from here"), form);
 }
 
-/** A form for the next move of a side that is moved by hand. @param {Frames} frames @param {Tools} tools @param {() => Json | undefined} turn */
-function byHand(frames, tools, turn) {
+/**
+ * The next move of a side that is moved by hand: by a form, or by clicks on a piece and on where it is to go. What is
+ * legal says the service, once for each position.
+ * @param {Frames} frames @param {Cursor} cursor @param {Tools} tools @param {() => void} redraw
+ */
+function byHand(frames, cursor, tools, redraw) {
   const input = document.createElement("input");
   input.required = true;
   input.size = 8;
   input.placeholder = "e4, e2e4";
-  const form = make("form", "", make("label", "", "Your move ", input), submit("Move"));
-  const path = `/v1/games/${encodeURIComponent(frames.world.world_id)}/moves?tensor=false`;
-  answering(form, async () => {
-    const body = { player: turn() ?? "", move: input.value.trim() };
-    const { accepted, detail, reason } = await /** @type {NonNullable<Tools["post"]>} */ (tools.post)(path, body);
+  const choices = make("div", "");
+  choices.setAttribute("role", "group");
+  choices.setAttribute("aria-label", "Promote to");
+  const form = make("form", "", make("label", "", "Your move ", input), submit("Move"), choices);
+  const path = `/v1/games/${encodeURIComponent(frames.world.world_id)}`;
+  /** The position that legal moves are known of, or asked for. @type {{ fen: string; turn: Json; ply: Json }} */
+  let position = { fen: "", turn: null, ply: null };
+  /** @type {string[]} */
+  let legal = [];
+  let chosen = "";
+
+  /** @param {Obj} body */
+  const move = async (body) => {
+    const post = /** @type {NonNullable<Tools["post"]>} */ (tools.post);
+    const { accepted, detail, reason } = await post(`${path}/moves?tensor=false`, { player: position.turn, ...body });
     if (accepted !== true) return `Refused: ${detail ?? reason ?? "an illegal move"}`;
     input.value = "";
     return "";
-  });
-  return form;
+  };
+  const attempt = answering(form, () => move({ move: input.value.trim() }));
+  /** @param {string} square */
+  const choose = (square) => {
+    chosen = square;
+    choices.replaceChildren();
+  };
+  /** Legal moves of a position, or none while they are not known. @param {string[]} moves */
+  const know = (moves) => {
+    legal = moves;
+    choose("");
+  };
+  /** @param {string} uci */
+  const made = (uci) => {
+    const { fen, ply } = position;
+    know([]);
+    redraw();
+    // It counts in this position only.
+    const body = typeof ply === "number" ? { move: uci, ply: ply + 1 } : { move: uci };
+    void attempt(() => move(body)).then(() => {
+      // Refused, such as for another one's move: the position may be the same, and is asked about again.
+      if (position.fen === fen) position = { ...position, fen: "" };
+      redraw();
+    });
+  };
+  const ask = async () => {
+    const { fen } = position;
+    const get = /** @type {NonNullable<Tools["get"]>} */ (tools.get);
+    const told = object((await get(`${path}?tensor=false&moves=false&min_seq=${cursor.seq}`))["board_state"]);
+    const placed = (/** @type {Json | undefined} */ each) => String(each).split(" ", 2).join(" ");
+    if (position.fen !== fen || placed(told["fen"]) !== placed(fen)) return;
+    know(/** @type {string[]} */ (told["legal_moves"]));
+    redraw();
+  };
+  return {
+    form,
+    get chosen() {
+      return chosen;
+    },
+    /** Whether a piece may be clicked at. */
+    get isKnown() {
+      return legal.length > 0;
+    },
+    /** Where the piece that is chosen may move. */
+    get targets() {
+      return new Set(legal.filter((each) => chosen !== "" && each.startsWith(chosen)).map((each) => each.slice(2, 4)));
+    },
+    /** Take what may be moved: in a position, or nothing now. @param {Obj | null} here */
+    at(here) {
+      form.hidden = here === null;
+      const fen = here === null ? "" : String(here["fen"]);
+      if (fen === position.fen) return;
+      position = { fen, turn: here?.["turn"] ?? null, ply: here?.["ply"] ?? null };
+      know([]);
+      // Without an answer moves are typed.
+      if (here !== null) ask().catch(() => undefined);
+    },
+    /** @param {string} square */
+    click(square) {
+      const moves = legal.filter((each) => chosen !== "" && each.startsWith(`${chosen}${square}`));
+      if (moves.length === 1) return made(/** @type {string} */ (moves[0]));
+      if (moves.length === 0) choose(square !== chosen && legal.some((each) => each.startsWith(square)) ? square : "");
+      else {
+        choices.replaceChildren(...moves.map((each) => {
+          const button = make("button", "", NAMES[each.slice(4)] ?? each);
+          button.setAttribute("type", "button");
+          button.addEventListener("click", () => made(each));
+          return button;
+        }));
+        /** @type {HTMLElement} */ (choices.firstElementChild).focus();
+      }
+      redraw();
+    },
+  };
 }
 
 /** @param {HTMLElement} element @param {Frames} frames @param {Cursor} cursor @param {Tools} tools */
@@ -179,10 +283,8 @@ export function panel(element, frames, cursor, tools) {
   const forms = make("div", "");
   /** Who moves each side, if the game is played here. */
   const movers = object(object(frames.world.config["live"])["players"]);
-  /** @type {Json | undefined} */
-  let turn;
-  const [onward, hand] = [playOn(frames, cursor, tools), byHand(frames, tools, () => turn)];
-  forms.append(hand, onward);
+  const [onward, hand] = [playOn(frames, cursor, tools), byHand(frames, cursor, tools, () => show())];
+  forms.append(hand.form, onward);
   const list = make("ol", "");
   list.setAttribute("aria-label", "Moves");
   const root = make("div", "chess", make("div", "", left, forms), list);
@@ -257,20 +359,23 @@ export function panel(element, frames, cursor, tools) {
       );
       return row;
     };
-    turn = here["turn"];
     const isPlayed = here["status"] === "in_progress" && frames.agent === null && tools.post !== undefined;
     onward.hidden = !isPlayed;
     const isLater = entries.some(({ seq }) => seq > cursor.seq);
-    hand.hidden = !isPlayed || isLater || movers[String(turn)] !== "external";
+    hand.at(isPlayed && !isLater && movers[String(here["turn"])] === "external" ? here : null);
     const outcome = [here["result"], here["status"] === "in_progress" ? null : here["status"], here["reason"]]
       .filter((each) => typeof each === "string" && each !== "");
+    const last = String(object(here["last_move"])["uci_notation"] ?? "");
+    const drawn = board(String(here["fen"] ?? ""), last, here["is_check"] === true, hand.chosen, hand.targets);
+    drawn.classList.toggle("movable", hand.isKnown);
+    drawn.addEventListener("click", ({ clientX, clientY }) => {
+      const { left: x, top: y, width, height } = drawn.getBoundingClientRect();
+      const [column, row] = [Math.floor((8 * (clientX - x)) / width), Math.floor((8 * (clientY - y)) / height)];
+      hand.click(`${"abcdefgh"[column]}${8 - row}`);
+    });
     left.replaceChildren(
       player("black"),
-      board(
-        String(here["fen"] ?? ""),
-        String(object(here["last_move"])["uci_notation"] ?? ""),
-        here["is_check"] === true,
-      ),
+      drawn,
       player("white"),
       make("p", "wl-note", [...new Set(outcome)].join(" · ").replaceAll("_", " ")),
     );
