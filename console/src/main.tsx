@@ -21,7 +21,13 @@ function Page() {
         )}
       </header>
       {here.page === "worlds" && <Worlds here={here} />}
-      {here.page === "world" && <World key={`${here.world} ${here.parents}`} name={here.world} parents={here.parents} />}
+      {here.page === "world" && (
+        <World
+          key={`${here.world} ${here.parents}`}
+          name={here.world}
+          parents={here.parents}
+        />
+      )}
       {here.page === "sql" && <Sql here={here} />}
       {here.page === "compare" && <Compare key={here.worlds.join("\n")} here={here} />}
     </>
