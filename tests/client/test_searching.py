@@ -14,7 +14,7 @@ from worldledger_service.store.searching import Reached, Wanted, search
 
 from tests.api.helpers import Served
 from worldledger.client import Client, ServiceUnavailableError, world
-from worldledger.errors import PositionAheadError, WorldNotFoundError
+from worldledger.errors import MomentNotFoundError, WorldNotFoundError
 
 from .helpers import emitted, soon
 
@@ -42,7 +42,7 @@ async def test_every_hit_is_found(client: Client) -> None:
 
 async def test_what_cannot_be_searched_is_an_error(client: Client) -> None:
     """A position that the log has not reached, and a world that is not there, are the errors that they are."""
-    with pytest.raises(PositionAheadError):
+    with pytest.raises(MomentNotFoundError):
         await _found(client.search("figs", after_seq=100))
     with pytest.raises(WorldNotFoundError):
         await _found(client.world("nowhere").search("figs"))

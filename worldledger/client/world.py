@@ -577,7 +577,7 @@ class RemoteWorld:
 
         A hit has ``global_seq``, ``kind``, ``source_id``, ``sim_time`` and ``excerpt``, what stands around the text.
         Without ``limit`` the whole range is searched. Leaving early ends the search in the service;
-        `contextlib.aclosing` does so at once. Raises WorldNotFoundError and PositionAheadError, and
+        `contextlib.aclosing` does so at once. Raises WorldNotFoundError and MomentNotFoundError, and
         ServiceUnavailableError if the answer breaks off.
         """
         path = f"{self._path}/search"

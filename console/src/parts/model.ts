@@ -13,7 +13,7 @@ import type { Page, World } from "../core/source.ts";
 import { paced, throttled } from "../core/throttle.ts";
 import { address, go, offline, panelOf, source, words } from "./app.ts";
 
-const NONE: ReadonlyMap<string, never> = new Map();
+const NONE: ReadonlyMap<string, never> = new Map<string, never>();
 const UNCHANGED: ReadonlySet<string> = new Set();
 /** Bins of the timeline. */
 const BINS = 600;

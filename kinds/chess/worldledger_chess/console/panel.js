@@ -218,7 +218,7 @@ function byHand(frames, cursor, tools, redraw) {
     const { fen, ply } = position;
     know([]);
     redraw();
-    // It counts in this position only.
+    /** It counts in this position only. @type {Obj} */
     const body = typeof ply === "number" ? { move: uci, ply: ply + 1 } : { move: uci };
     void attempt(() => move(body)).then(() => {
       // Refused, such as for another one's move: the position may be the same, and is asked about again.
