@@ -56,7 +56,8 @@ function ask(name: string, until: number | null): Early {
   const here = address.peek();
   const from = here.page === "world" && here.at !== "live" ? blockOf(here.at) * BLOCK + 1 : null;
   const never = new AbortController().signal;
-  const block = (first: number) => source.block(name, null, first, Math.min(first + BLOCK - 1, until ?? Infinity), never);
+  const block = (first: number) =>
+    source.block(name, null, first, Math.min(first + BLOCK - 1, until ?? Infinity), never);
   const early: Early = {
     bins: source.density(name, BINS, until),
     agents: source.agents(name),
