@@ -81,21 +81,19 @@ class History:
     """
 
     def __init__(self, world_id: str, ancestors: Iterable[tuple[str, int]] = ()) -> None:
-        self._names: list[str] = []
-        #: by world: the number before its first effect
-        self._before: list[int] = []
+        #: by world: the number before its first effect, and its last effect that belongs to the history
+        self._spans: dict[str, tuple[int, int]] = {}
         end = 0
         for name, until_seq in [*ancestors, (world_id, MAX_INT)]:
-            self._names.append(name)
-            self._before.append(end)
+            self._spans[name] = end, until_seq
             end += until_seq
+        self._names = [*self._spans]
+        self._before = [before for before, _ in self._spans.values()]
 
     def number(self, place: Place) -> int | None:
         """Return the number of a place; None if it is no part of this history."""
-        if place.world_id not in self._names or place.global_seq < 1:
-            return None
-        number = self._before[self._names.index(place.world_id)] + place.global_seq
-        return number if self.place(number) == place else None
+        before, until_seq = self._spans.get(place.world_id, (0, 0))
+        return before + place.global_seq if 1 <= place.global_seq <= until_seq else None
 
     def place(self, number: int) -> Place:
         """Return the place with a number."""
@@ -109,15 +107,13 @@ class History:
             return True, abs(one.global_seq - other.global_seq)
         return False, abs(here - there)
 
-    def told(self, place: Place, effect: Mapping[str, Any]) -> Place | None:
-        """Return what the effect at a place names as its cause: an effect of its own log, or one that it inherits."""
+    def inherited(self, place: Place, effect: Mapping[str, Any]) -> Place | None:
+        """Return the earlier effect of an ancestor that the effect at a place names as its cause; None if none."""
         named = inherited_cause(effect)
-        if named is not None and named.world_id != place.world_id and (number := self.number(named)) is not None:
-            here = self.number(place)
-            if here is not None and number < here:
-                return named
-        cause = told_cause(effect, place.global_seq)
-        return None if cause is None else Place(place.world_id, cause)
+        if named is None or named.world_id == place.world_id:
+            return None
+        here, there = self.number(place), self.number(named)
+        return None if here is None or there is None or there > here else named
 
 
 # -- what an effect records ----------------------------------------------------------------------------------------
@@ -197,12 +193,13 @@ def recorded_links(
     """
     world_id, seq = place
     context = context_of(effect)
-    told = (History(world_id) if history is None else history).told(place, effect)
+    inherited = None if history is None else history.inherited(place, effect)
     found: list[tuple[LinkKind, int | None]] = [
+        ("told", told_cause(effect, seq) if inherited is None else None),
         ("request", first_seq),
         ("context", None if context is None else context.view_seq),
     ]
-    links = [] if told is None else [Link("told", told)]
+    links = [] if inherited is None else [Link("told", inherited)]
     links += [Link(kind, Place(world_id, cause)) for kind, cause in found if cause is not None and 1 <= cause < seq]
     if (parent := forked_from(effect, seq)) is not None:
         links.append(Link("told", Place(parent.world_id, parent.global_seq)))
@@ -279,8 +276,11 @@ class Window:
         it. ``shown`` says which entities it showed to which agents.
         """
         place = self._history.place(number)
-        if (told := self._history.told(place, effect)) is not None and (cause := self._history.number(told)):
-            self._link("told", number, cause)
+        before = number - place.global_seq
+        if (inherited := self._history.inherited(place, effect)) is not None:
+            self._link("told", number, self._history.number(inherited) or 0)
+        elif (cause := told_cause(effect, place.global_seq)) is not None:
+            self._link("told", number, before + cause)
         if (parent := forked_from(effect, place.global_seq)) is not None:
             self._go_on(number, Place(parent.world_id, parent.global_seq))
         self._take_request(number, effect)
@@ -291,7 +291,7 @@ class Window:
             for name in names:
                 self._shown[agent_id][name].append(number)
         if (context := context_of(effect)) is not None and context.view_seq < place.global_seq:
-            view = number - place.global_seq + context.view_seq
+            view = before + context.view_seq
             self._contexts[number] = (context.agent_id, view)
             insort(self._made_from[context.agent_id], (view, number))
 

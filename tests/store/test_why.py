@@ -256,6 +256,21 @@ async def test_the_way_forward_crosses_fork_points(store: Store, log: EventLog) 
     assert ({place[0] for place in places(alone)}, alone.forks) == ({grandparent}, [])
 
 
+async def test_a_window_goes_on_over_few_fork_points(
+    store: Store, log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond them only what effects record themselves is followed, and that is said."""
+    monkeypatch.setattr(searching, "MOST_LOGS", 2)
+    grandparent, parent, child = await line_of_three(store, log)
+    back = await search(store, child, 3)
+    assert places(back) == [(child, 3), (child, 1), (parent, 3), (parent, 1), (grandparent, 3)]
+    assert back.notes == [f"only the nearest 2 logs are looked at whole, to that of {parent}"]
+    forward = await search(store, child, 2, of=grandparent, direction="forward")
+    assert places(forward) == [(grandparent, 2), (grandparent, 3), (parent, 1), (parent, 3), (child, 1)]
+    assert [(*each,) for each in forward.forks] == [(parent, 3, 3, 3), (child, 3, 0, 3)]
+    assert forward.notes == back.notes
+
+
 async def test_causes_of_before_the_fork_point_are_found_beyond_the_window(store: Store, log: EventLog) -> None:
     """Forward, told links lead over the fork point however small the window is; each has its checksum."""
     await store.bulk_append(log.world_id, chain(30))

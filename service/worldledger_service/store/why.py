@@ -168,7 +168,7 @@ class _Search:
         self._window = Window(self._history)
         self._stretches: list[_Stretch] = []
         #: forward, causes and what they led to after the window; and by world up to where they were looked for
-        self._told: defaultdict[Place, list[Place]] = defaultdict(list)
+        self._told: defaultdict[tuple[str, int], list[tuple[str, int]]] = defaultdict(list)
         self._told_to: dict[str, int] = {}
 
     async def run(self) -> Why:
@@ -217,7 +217,7 @@ class _Search:
         number = self._history.number(place) if is_in_window else None
         if self._asked.direction == "forward":
             found = [] if number is None else self._window.forward(number)
-            return [*found, *(Link("told", later) for later in self._told.get(place, ()))]
+            return [*found, *(Link("told", Place(*later)) for later in self._told.get(place, ()))]
         if number is not None:
             return self._window.back(number)
         row = self._rows.get(place)
@@ -270,7 +270,9 @@ class _Search:
         """Yield the nearest logs, and say if there are more."""
         yield from line[:MOST_LOGS]
         if len(line) > MOST_LOGS:
-            self._note(f"the window ends with the log of {line[MOST_LOGS - 1].world_id}, the {MOST_LOGS}th")
+            self._note(
+                f"only the nearest {MOST_LOGS} logs are looked at whole, to that of {line[MOST_LOGS - 1].world_id}"
+            )
 
     async def _look(self) -> None:
         """Read and fold the window."""
@@ -341,11 +343,9 @@ class _Search:
         for record, following in zip_longest(line, line[1:]):
             world_id, after = record.world_id, reached.get(record.world_id, 0)
             self._told_to[world_id] = after
-            if after >= record.head_seq:
-                continue
-            if following is not None:
-                self._told[Place(world_id, record.head_seq)].append(Place(following.world_id, 1))
-            if left <= 0:
+            if following is not None and following.world_id not in reached:
+                self._told[world_id, record.head_seq].append((following.world_id, 1))
+            if after >= record.head_seq or left <= 0:
                 continue
             since = self._root.global_seq if world_id == self._root.world_id else 1
             *found, (last_seq, looked, _, _) = await self._store.reader.fetch(
@@ -354,12 +354,11 @@ class _Search:
             self._told_to[world_id] = record.head_seq if looked < left else last_seq
             left -= looked
             for later, cause, inherited, _ in found:
-                named: dict[str, Any] = {"caused_by": cause}
-                if inherited is not None:
-                    named["source_metadata"] = {INHERITED_CAUSE: _read(inherited.encode())}
-                place = Place(world_id, later)
-                if (told := self._history.told(place, named)) is not None:
-                    self._told[told].append(place)
+                named = None if inherited is None else self._inherited(Place(world_id, later), inherited)
+                self._told[named or (world_id, cause)].append((world_id, later))
+
+    def _inherited(self, place: Place, named: str) -> Place | None:
+        return self._history.inherited(place, {"source_metadata": {INHERITED_CAUSE: _read(named.encode())}})
 
     async def _fetch(self, places: Iterable[Place]) -> None:
         """Read the effects of places that have not been read; what is not in the log is left out."""
