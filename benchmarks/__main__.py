@@ -2,7 +2,7 @@
 
 ``python -m benchmarks [appends bulk verification http million states why imports first_views projections agents
 variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing forking frames
-console record]``; without names, all of them. ``--only scrubbing`` measures that part of ``console`` alone.
+console record files]``; without names, all of them. ``--only scrubbing`` measures that part of ``console`` alone.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from benchmarks import (
     comparing,
     console,
     cookbook,
+    files,
     first_views,
     forking,
     frames,
@@ -52,7 +53,7 @@ from benchmarks.harness import ROUNDS, Report
 ALL = (
     "appends", "bulk", "verification", "http", "million", "states", "why", "imports", "first_views", "projections",
     "agents", "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games",
-    "chess_import", "comparing", "forking", "frames", "console", "record",
+    "chess_import", "comparing", "forking", "frames", "console", "record", "files",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -150,6 +151,8 @@ async def run(url: str, names: list[str], folder: Path, only: str | None) -> Rep
             await console.run(report, console_url, store, folder, only)
     if "record" in names:
         await record.run(report, await _database(url, "record"), folder)
+    if "files" in names:
+        await files.run(report, await _database(url, "files"), folder)
     if "chess_import" in names:
         await chess_import.run(report, await _database(url, "chess_import"), folder)
     return report

@@ -1,0 +1,1 @@
+"""Files of records: mappings, tables, rows, and guessing. Without a database."""
