@@ -17,7 +17,7 @@ from tests.markets import change, effect, market
 from tests.shipping.project import ROOT, environment, serving
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, Page
+    from playwright.async_api import Browser, Page
 
 #: A game that Hasty Hal lost, for he would not stop making illegal moves.
 GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-03-4c8135ce83ce"
@@ -106,29 +106,21 @@ async def browser() -> AsyncIterator[Browser]:
         await launched.close()
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def window(browser: Browser, site: Site) -> AsyncIterator[BrowserContext]:
-    """Have a window whose tabs the tests are: a window for each would take half of their time."""
-    context = await browser.new_context(base_url=site.url, viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(20_000)
-    yield context
-    await context.close()
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(window: BrowserContext, site: Site) -> AsyncIterator[Page]:
+async def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
     """Open a page; nothing on it may fail, ask another host, break the policy or run what a payload holds."""
+    options = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
+    context = await browser.new_context(base_url=site.url, **options)
+    context.set_default_timeout(20_000)
     said: list[str] = []
     asked: list[str] = []
-    opened = await window.new_page()
+    opened = await context.new_page()
     opened.on("console", lambda message: said.append(message.text) if message.type in {"error", "warning"} else None)
     opened.on("pageerror", lambda error: said.append(str(error)))
     opened.on("request", lambda asking: asked.append(asking.url))
     yield opened
     assert await opened.evaluate("window.hurt") is None
-    await opened.evaluate("localStorage.clear()")
-    for each in window.pages:
-        await each.close()
+    await context.close()
     # What the service refuses is told on the page; the browser writes a line of its own.
     assert [text for text in said if "status of 4" not in text] == []
     assert {url for url in asked if not url.startswith(f"{site.url}/")} == set()
