@@ -84,6 +84,10 @@ class Service:
             self._transport.call, "POST", self._path, body=body, params={"base": repr(base)}, key=block_id
         )
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
 
 class Database:
     """A database, without a service."""
@@ -126,7 +130,11 @@ def goal(about: dict[str, Any]) -> AbstractAsyncContextManager[Goal]:
 
 @asynccontextmanager
 async def _service(about: dict[str, Any]) -> AsyncIterator[Goal]:
-    yield Service(about)
+    found = Service(about)
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 @asynccontextmanager
