@@ -10,6 +10,7 @@ from tests.cases import cases
 
 from .conftest import Cli
 
+_NOWHERE = "http://127.0.0.1:1"
 _ONE = "character: You are brief."
 _TWO = "agents: {ann: {character: A.}, bob: {character: B.}}"
 
@@ -27,6 +28,7 @@ _TWO = "agents: {ann: {character: A.}, bob: {character: B.}}"
             _ONE,
             "'x' is no address",
         ),
+        (["ann", "--model", "openai:tiny", "--base-url", _NOWHERE, "--url", _NOWHERE], _ONE, "cannot be reached"),
     ],
 )
 def test_what_is_missing_is_told(cli: Cli, tmp_path: Path, arguments: list[str], text: str, said: str) -> None:

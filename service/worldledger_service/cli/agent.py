@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 _EXTRA: Final = "llm"
 _PACKAGES: Final = {"openai": "openai", "jsonschema_rs": "jsonschema-rs", "limits": "limits"}
-#: Seconds for which a call is tried again while the service is away or asked too often.
+#: Seconds for which a call is tried again while the service is away or asked too often; and the first one, so that a
+#: service that is not there is told soon.
 _PATIENCE_SECONDS: Final = 60.0
+_FIRST_SECONDS: Final = 1.0
 #: Most characters of what an agent says that are shown.
 _SHOWN: Final = 200
 
@@ -90,6 +92,7 @@ def run(
         answering = OpenAIModel(name, base_url=base_url)
     except ModelError as error:
         raise SimulationError(error.message) from None
+    run_blocking(_found(Client(url, world, patience=_FIRST_SECONDS)))
     run_blocking(_run(client, played, answering, found.budget, recall, quiet=quiet))
 
 
@@ -105,6 +108,12 @@ def _played(found: Personas, agents: list[str], file: Path) -> dict[str, Persona
     if not played:
         raise typer.BadParameter("name the agent: the file has one persona and no name", param_hint="AGENT")
     return played
+
+
+async def _found(client: Client) -> None:
+    """Raise the error of a service or a world that is not there."""
+    async with client:
+        await client.call("GET")
 
 
 async def _run(
