@@ -288,7 +288,7 @@ class Thinker:
         stale = StaleContextError(made.req_id, max(seq, made.context_seq), made.context_seq)
         if times <= self._persona.interruptions and self._recovery.action_for(stale) is not RecoveryAction.ABORT:
             return True
-        self._news.clear()
+        self._news = {news for news in self._news if news > seq}  # what came after it wakes
         return False
 
     async def _generate(self, problems: Sequence[str]) -> Generation:

@@ -174,7 +174,7 @@ async def test_an_error_in_the_stream_is_told() -> None:
 
 async def test_a_service_that_falls_silent_is_given_up() -> None:
     """Without a piece for so long, the answer has failed."""
-    assert await _error(begins("Well"), silence_s=0.2) == ("timeout", True, "Well")
+    assert await _error(begins("Well"), silence_s=1.0) == ("timeout", True, "Well")
 
 
 async def test_a_service_that_is_not_there_is_told() -> None:
