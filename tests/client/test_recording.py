@@ -112,8 +112,15 @@ def test_three_lines_record_a_program(
     assert spools(home) == []
 
 
-def test_the_same_name_goes_on(home: Path, service: str, shared_url: str, world_id: str) -> None:
-    """Its steps and its time follow those of before, as does the time that a program has of its own."""
+def test_the_same_name_goes_on(
+    home: Path, service: str, shared_url: str, world_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its steps and its time follow those of before, as does the time that a program has of its own.
+
+    Modules in the program's folder are not those of the process that delivers.
+    """
+    (tmp_path / "orjson.py").write_text("raise SystemExit(1)\n")
+    monkeypatch.chdir(tmp_path)
     with record(world_id, url=service, quiet=True) as run:
         run.step()
         run.effect("Ate", time=50)

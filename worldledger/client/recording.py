@@ -208,7 +208,8 @@ class Delivery:
     """The process that delivers a spool, and what it has told: kept running by a thread."""
 
     def __init__(self, prefix: Path, told: Callable[[str], object]) -> None:
-        self._command = [sys.executable, "-m", _DELIVERING, str(prefix)]
+        # Neither modules in the program's folder nor its filter of warnings are for this process.
+        self._command = [sys.executable, "-P", "-W", "ignore", "-m", _DELIVERING, str(prefix)]
         self._told = told
         self._process: subprocess.Popen[bytes] | None = None
         self.changed = threading.Condition()

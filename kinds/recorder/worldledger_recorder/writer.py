@@ -366,7 +366,7 @@ def deliver_others(prefix: str) -> None:
         os.close(live)
         begun += 1
         nothing = subprocess.DEVNULL
-        command = [sys.executable, "-m", "worldledger_recorder.writer", other]
+        command = [sys.executable, "-P", "-W", "ignore", "-m", "worldledger_recorder.writer", other]
         subprocess.Popen(command, stdin=nothing, stdout=nothing, start_new_session=True)  # noqa: S603 - itself
 
 
