@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import orjson
 from worldledger_service.database.engine import connect_pool
 from worldledger_service.projecting.engine import Engine
 
 from worldledger.effects import EffectDraft
+from worldledger.errors import MomentNotFoundError
+from worldledger.moments import parse_moment
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store
@@ -101,6 +105,28 @@ async def assert_equal_to_log(pool: Any, store: Store, worlds: Sequence[str]) ->
     assert await rows_of(pool, "counts") == await expected_counts(store, worlds)
     assert await rows_of(pool, "said") == await expected_said(store, worlds)
     assert await rows_of(pool, "things") == await expected_things(store, worlds)
+
+
+async def assert_same_places(store: Store, pool: Any, *units: str, most: int = 5) -> None:
+    """Check that SQL finds moments of every world where the store finds them, and has none that the store has not."""
+    found_any: Counter[str] = Counter()
+    for (name,) in await pool.fetch("select world_id from worlds order by world_id"):
+        world = await store.world(name)
+        middle = orjson.loads((await store.reader.effect(name, (world.head_seq + 1) // 2)).text)
+        # Not at the very microsecond: its seconds as a double are not exact.
+        recorded_at = datetime.fromtimestamp(middle["wall_time"] + 0.0001, UTC).isoformat()
+        moments = ["head", f"{world.head_seq // 2}", "999", "sim:-1", f"sim:{middle['sim_time']}", recorded_at]
+        moments += ["wall:2000-01-01T00:00:00Z", *(f"{unit}:{n}" for unit in ("step", *units) for n in range(most))]
+        for moment in [*moments, *(f"parent:{moment}" for moment in moments)]:
+            wanted = found = None
+            with suppress(MomentNotFoundError):
+                record, seq = await store.states.place_at(world, parse_moment(moment))
+                wanted = record.world_id, seq
+            with suppress(asyncpg.NoDataFoundError):
+                found = tuple(await pool.fetchrow("select * from analytics.place_at($1, $2)", name, moment))
+            assert found == wanted, (name, moment)
+            found_any[moment.removeprefix("parent:").partition(":")[0]] += found is not None
+    assert all(found_any[unit] > 1 for unit in ("step", *units)), found_any
 
 
 async def assert_verified(engine: Engine, *names: str) -> None:

@@ -20,7 +20,7 @@ from worldledger.errors import MomentNotFoundError
 from worldledger.genesis import NewWorld
 from worldledger.moments import Moment
 
-from .helpers import append
+from .helpers import append, assert_same_places
 from .simulations import Values, values_of, written
 from .test_by_turn import happening, log_of
 
@@ -154,7 +154,7 @@ async def _play(store: Store, name: str, random: Random, turns: int) -> None:
 async def test_values_in_each_turn_of_a_history(store: Store, pool: Any, make_engine: Any) -> None:
     """Of forks and forks of forks each value at a turn's end is right; what is unsure may have no place, or be missing.
 
-    The tally folds each log and looks up the turns as moments.
+    The tally folds each log and looks up the turns as moments. SQL finds them at the same places.
     """
     random = Random(3)
     forks = ["market"]
@@ -169,6 +169,7 @@ async def test_values_in_each_turn_of_a_history(store: Store, pool: Any, make_en
         forks.append(f"fork-{number}")
         for name in random.sample(forks, 2):
             await _play(store, name, random, random.randrange(3))
+    await assert_same_places(store, pool, "turn", most=8)
     await make_engine([*known().values()], batch=20).run_until_caught_up(timeout=100)
     tally = await Tally(store, forks).fold()
     told: dict[tuple[str, int], dict[tuple[str, str], str]] = {place: {} for place in tally.turns}

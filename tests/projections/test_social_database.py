@@ -10,7 +10,7 @@ from worldledger_service.store import Store
 from worldledger_service.store.forking import NewFork
 from worldledger_social_rl.rules.recording import read_run
 
-from tests.projections.helpers import append, assert_verified, rows_of
+from tests.projections.helpers import append, assert_same_places, assert_verified, rows_of
 from tests.rulesets.social_rl.documents import a_round, context_frame, message, meta, run_of
 from worldledger.genesis import NewWorld
 from worldledger.moments import Moment
@@ -51,7 +51,7 @@ async def test_rows_are_the_same_however_they_came_about(store: Store, pool: Any
 
 
 async def test_forks_have_their_whole_history(store: Store, pool: Any, make_engine: Any) -> None:
-    """A fork's messages, feedback, adaptations and rounds are those that a tally of the stored texts finds."""
+    """A fork's messages, feedback, adaptations, rounds and moments are those that a tally of the texts finds."""
     run = read_run(run_of(a_round(1), a_round(2), a_round(3), meta=meta()), strict=False)
     config = {"strict": False}
     await store.create_world(NewWorld(world_id="run", ruleset="social_rl", time_authority="client", config=config))
@@ -65,6 +65,7 @@ async def test_forks_have_their_whole_history(store: Store, pool: Any, make_engi
         number = seq if parent == "run" else said
         again: Any = [{key: value for key, value in draft.items() if key != "caused_by"} for draft in run.drafts]
         await append(store, name, again[number - 1 :][:3])
+    await assert_same_places(store, pool, "round")
     await make_engine([known()[name] for name in NAMES]).run_until_caught_up(timeout=100)
     logs: dict[str, list[dict[str, Any]]] = {}
     for row in await pool.fetch("select world_id, effect::text from effects order by world_id, global_seq"):

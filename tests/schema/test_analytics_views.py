@@ -12,6 +12,7 @@ import pytest
 from worldledger_service.database import guards
 from worldledger_service.database.analytics.views import SYSTEM, VERSION, VIEWS
 
+from worldledger.kinds import parts
 from worldledger.observability.noise import noise_of
 
 from .helpers import Row, connected, insert_effect, link, make_effect, with_user, write_derived, write_world
@@ -35,11 +36,13 @@ OF_KINDS: list[ViewOfKind] = [
     ),
     *views_of_kinds(),
 ]
+#: What kinds of worlds count moments in.
+UNITS = {f"{kind}_units" for kind, ruleset in parts("ruleset").items() if ruleset.units}
 #: The names of all views of the schema.
-NAMES = {view.name for view in VIEWS} | {view.name for view in OF_KINDS}
+NAMES = {view.name for view in VIEWS} | {view.name for view in OF_KINDS} | UNITS
 
 #: Of which a row is none of a world's.
-NO_WORLDS = {"experiments", "experiments_with_forks", "projections"}
+NO_WORLDS = {"experiments", "experiments_with_forks", "projections"} | UNITS
 
 #: What may stand where something else is expected; nothing that the write gate refuses.
 ODD = [None, True, False, 0, -7, 2**53 - 1, 1.5, 1e300, 5e-324, 1e-7, "", "7", "true", "2026-02-30T25:61:00Z",

@@ -97,6 +97,18 @@ async def test_views_are_applied_and_proved(database_url: str, fair: Fair) -> No
         assert await reader.fetch("select total from analytics.fair_sums") == []
 
 
+async def test_moments_in_sql_are_counted_in_what_the_rulesets_declare(database_url: str) -> None:
+    """A kind's view of units has each with the kinds that begin one, and the member with its number if it is one."""
+    async with connected(database_url, role="worldledger_reader") as reader:
+        for kind, ruleset in parts("ruleset").items():
+            declared = {
+                (name, unit.kinds, unit.number if isinstance(unit.number, str) else None, unit.has_zero)
+                for name, unit in ruleset.units.items()
+            }
+            rows = declared and await reader.fetch(f"select unit, kinds, member, has_zero from analytics.{kind}_units")
+            assert {(row[0], tuple(row[1]), row[2], row[3]) for row in rows} == declared, kind
+
+
 async def test_a_newer_version_is_applied(database_url: str, fair: Fair) -> None:
     """Files beyond the version that the database has are run, once; what others made upon the views may stay."""
     await of_kinds.apply(database_url)
@@ -294,7 +306,7 @@ async def test_dropping(database_url: str, fair: Fair) -> None:
     await of_kinds.apply(database_url)
     with pytest.raises(InvalidKindError, match="it is installed, and the next `worldledger db upgrade` makes"):
         await of_kinds.drop(database_url, "fair")
-    with pytest.raises(InvalidKindError, match="no views of it; it has those of chess, fair, sandbox"):
+    with pytest.raises(InvalidKindError, match="no views of it; it has those of chess, fair, recorder, sandbox"):
         await of_kinds.drop(database_url, "opera")
     async with connected(database_url) as connection:
         await write_world(connection, "w")
@@ -325,7 +337,8 @@ async def test_what_stands_is_handed_over(empty_database_url: str) -> None:
     async with connected(url) as connection:
         assert (await _views(connection)).items() >= before.items()
         await connection.execute("drop view public.mine")
-    assert {kind: version for kind, (version, _) in (await _noted(url)).items()} == dict.fromkeys(parts("analytics"), 2)
+    brought = {kind: bring.version for kind, bring in of_kinds.brought().items()}
+    assert {kind: version for kind, (version, _) in (await _noted(url)).items()} == brought
     assert await _check(url) == []
 
 

@@ -5,6 +5,7 @@ from worldledger.kinds import Kind
 KIND = Kind(
     name="recorder",
     ruleset="worldledger_recorder.rules:RULESET",
+    analytics="worldledger_recorder.analytics:FOLDER",
     commands="worldledger_recorder.cli:add",
     routes="worldledger_recorder.api:ROUTES",
     tags="worldledger_recorder.api:TAGS",

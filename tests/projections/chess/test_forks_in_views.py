@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import asyncpg
 import pytest
 from worldledger_projections.registry import known
 from worldledger_service.store import Store
 from worldledger_service.store.forking import NewFork
 
 from tests.cli.chess.games import moved, posted, rejected, started
-from tests.projections.helpers import append, said, thing
+from tests.projections.helpers import append, assert_same_places, said, thing
 from tests.store.helpers import guards_down
 from worldledger.effects import EffectDraft, own_draft
 from worldledger.genesis import NewWorld
@@ -144,9 +145,40 @@ async def test_a_history_ends_at_any_moment(pool: Any, logs: Tally) -> None:
             for time in {told.time for _, _, told in line}:
                 found = await connection.fetch(query.format("$1, until_sim_time_s => $2"), world, time)
                 assert [*map(tuple, found)] == rows[: sum(told.time <= time for _, _, told in line)]
+        for world, moment in (("cup-2", "ply:2"), ("cup-2", "ply:5"), ("town-3", "step:2"), ("town-4", "parent:4")):
+            place = await connection.fetchrow("select * from analytics.place_at($1, $2)", world, moment)
+            rows = await connection.fetch(query.format("$1, until => $2"), world, moment)
+            assert (rows[-1]["coalesce"] or world, rows[-1]["global_seq"]) == tuple(place)
+            whole = await connection.fetch(query.format("$1"), world)
+            assert rows == whole[: len(rows)] != whole
+        assert await connection.fetch(query.format("$1, until => 'head'"), "nowhere") == []
         for given in (("nowhere",), ("town", 3, "town-1"), ("town-1", 3, "cup")):
             call = ", ".join(f"${n}" for n in range(1, len(given) + 1))
             assert await connection.fetch(query.format(call), *given) == []
+
+
+@pytest.mark.both_servers
+@pytest.mark.usefixtures("logs")
+async def test_moments_in_sql_are_those_of_the_store(store: Store, pool: Any) -> None:
+    """Place_at finds every moment of a history where the store does; what is none, or cannot be asked for, is told."""
+    await assert_same_places(store, pool, "ply")
+    for world, moment, told in (
+        ("town", "noon", "'noon' is no moment: give seq:N"),
+        ("town", "sim:soon", "is no moment"),
+        ("town", "2026-01-31T12:00:00", "is no moment"),
+        ("town", "9999999999999999999", "is no moment"),
+        ("cup", "move:1", "the number of a move is no field of an effect"),
+    ):
+        with pytest.raises(asyncpg.InvalidParameterValueError, match=told):
+            await pool.fetch("select * from analytics.place_at($1, $2)", world, moment)
+    for world, moment, told in (
+        ("town", "turn:1", "world town has no turn 1; worlds of sandbox have no such unit"),
+        ("town", "parent:1", "world town is no fork"),
+        ("town-1", "seq:99", "world town-1 has no seq 99; its head is "),
+        ("cup-1", "ply:99", "world cup-1 has no ply 99"),
+    ):
+        with pytest.raises(asyncpg.NoDataFoundError, match=told):
+            await pool.fetch("select * from analytics.place_at($1, $2)", world, moment)
 
 
 @pytest.mark.both_servers

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from worldledger_projections.tables import INHERITED, NO_FORK, WITH_FORKS
 
+from worldledger.effects import RESERVED_NAMES, RESERVED_PREFIXES
 from worldledger_service.database import guards
 from worldledger_service.database.verification import NOT_SEEN
 
@@ -818,6 +819,14 @@ VERSION: Final = 3
 #: The name of the cursor.
 CURSOR: Final = "worldledger_query"
 
+#: Whether an effect ``e`` is of a system kind.
+_OF_SYSTEM: Final = " or ".join(
+    [
+        *(f"starts_with(e.kind, {literal(prefix)})" for prefix in RESERVED_PREFIXES),
+        f"e.kind in ({', '.join(map(literal, sorted(RESERVED_NAMES)))})",
+    ]
+)
+
 _CALLERS: Final = f"{guards.SERVICE_ROLE}, {guards.READER_ROLE}, {guards.GUEST_ROLE}"
 
 
@@ -827,6 +836,6 @@ def statements() -> list[str]:
         *guards.statements("analytics", version=str(VERSION)),
         *(statement for view in VIEWS for statement in view.statements()),
         f"grant select on {', '.join(f'analytics.{view.name}' for view in VIEWS)} to {_CALLERS}",
-        *guards.statements("history"),
+        *guards.statements("history", of_system=_OF_SYSTEM),
         *guards.statements("asking", cursor=CURSOR),
     ]
