@@ -152,15 +152,15 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
     """Times are ISO 8601 texts, durations seconds, decimals texts, nested values JSON; rows are numbered from 1 on."""
     when = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
     columns = {
-        "n": pa.array(range(10_000), pa.int64()),
-        "when": pa.array([when] * 10_000, pa.timestamp("ns", "UTC")),
-        "local": pa.array([when.replace(tzinfo=None)] * 10_000, pa.timestamp("us")),
-        "took": pa.array([1_500_000_001] * 10_000, pa.duration("ns")),
-        "sum": pa.array([Decimal("1.50")] * 10_000, pa.decimal128(9, 2)),
-        "day": pa.array([when.date()] * 10_000),
-        "more": pa.array([{"x": [1.5, None]}] * 10_000),
-        "word": pa.array(["a"] * 10_000).dictionary_encode(),
-        "gap": pa.array([None] * 10_000, pa.float64()),
+        "n": pa.array(range(4_200), pa.int64()),
+        "when": pa.array([when] * 4_200, pa.timestamp("ns", "UTC")),
+        "local": pa.array([when.replace(tzinfo=None)] * 4_200, pa.timestamp("us")),
+        "took": pa.array([1_500_000_001] * 4_200, pa.duration("ns")),
+        "sum": pa.array([Decimal("1.50")] * 4_200, pa.decimal128(9, 2)),
+        "day": pa.array([when.date()] * 4_200),
+        "more": pa.array([{"x": [1.5, None]}] * 4_200),
+        "word": pa.array(["a"] * 4_200).dictionary_encode(),
+        "gap": pa.array([None] * 4_200, pa.float64()),
     }
     file = tmp_path / "f.parquet"
     pq.write_table(pa.table(columns), file)
@@ -170,7 +170,7 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
         assert list(found.columns()) == list(columns)
         assert found.position == found.size
         assert found.place(3) == "f.parquet: row 3"
-    assert (len(records), records[-1].number, records[-1].values["n"]) == (10_000, 10_000, 9_999)
+    assert (len(records), records[-1].number, records[-1].values["n"]) == (4_200, 4_200, 4_199)
     assert records[0].values == {
         "n": 0, "when": "2026-01-31T12:00:00.000005+00:00", "local": "2026-01-31T12:00:00.000005", "took": 1.5,
         "sum": "1.50", "day": "2026-01-31", "more": {"x": [1.5, None]}, "word": "a", "gap": None,
