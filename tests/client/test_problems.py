@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from worldledger_recorder.rules import NotRecordedError
 from worldledger_service.api.problems import enclosed_problem, encode
 from worldledger_simulation.rules.sections import InvalidSimulationConfigError
 from worldledger_social_rl.documents import InvalidRunError
@@ -75,6 +76,7 @@ SAMPLES: list[SimulationError] = [
     errors.WorldNotFoundError("is not there", world_id="town"),
     errors.InvalidDefinitionError([errors.Problem(("gold",), "is too much"), errors.Problem((), "is wrong")]),
     errors.CircularSchemaError([errors.Problem(("town",), "contains itself")], "it goes round"),
+    NotRecordedError("is of another ruleset", ruleset="sandbox"),
     InvalidRunError([{"file": "round1_social_rl.json", "path": "$.messages[0].role", "message": "is not so"}]),
     InvalidSimulationConfigError([errors.Problem(("agents",), "there are none", "a.yaml", 3, 1)]),
 ]
