@@ -132,8 +132,7 @@ function Sign({ mark, agents }: { mark: Mark; agents: readonly string[] }) {
   const words = names === "" ? WORDS[mark] : `not shown to ${names}`;
   return (
     <span class="sign" role="img" title={words} aria-label={words}>
-      {SIGNS[mark]}
-      {names !== "" && <bdi>{names}</bdi>}
+      {SIGNS[mark]} {names !== "" && <bdi>{names}</bdi>}
     </span>
   );
 }

@@ -73,7 +73,9 @@ function cell(frame, pointer, value) {
     const [sign, words] = /** @type {[string, string]} */ (SIGNS[mark]);
     const agents = new Set([...frame.hidden].filter(([each]) => within(each)).flatMap(([, names]) => names));
     const names = [...agents].join(", ");
-    const shown = make("span", "sign", ` ${sign}`, make("bdi", "", names));
+    const told = make("span", "", names);
+    told.dir = "auto";
+    const shown = make("span", "sign", ` ${sign} `, told);
     shown.setAttribute("role", "img");
     shown.title = names === "" ? words : `not shown to ${names}`;
     shown.setAttribute("aria-label", shown.title);
