@@ -32,7 +32,7 @@ from typing import Any
 #: The console script of the environment that runs the tests.
 SCRIPT = Path(sys.executable).with_name("worldledger")
 #: What few commands need, and which is large: a larger process takes longer to fork.
-_LEFT_OUT = re.compile(r"__main__|\.arrow|\.pettingzoo|\.report\.(svg|drawing)")
+_LEFT_OUT = re.compile(r"__main__|\.arrow|\.llm|\.pettingzoo|\.report\.(svg|drawing)")
 #: The longest request: arguments and environment.
 _LONGEST = 1 << 20
 
