@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from .helpers import problem
+from .helpers import WorldClient, problem
 from .living import new_world, of, register
 
 REPORT = of("alice", "generations", "g", "report")
@@ -16,7 +16,7 @@ LEASE = of("alice", "lease")
 
 
 @pytest.fixture
-async def town(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
+async def town(client: WorldClient) -> WorldClient:
     """Return a client of a world in which alice lives."""
     await new_world(client)
     await register(client, "alice")
@@ -28,7 +28,7 @@ async def _effects(client: httpx2.AsyncClient, kind: str) -> list[dict[str, Any]
     return list(found)
 
 
-async def test_a_generation_says_by_what_it_is_made(town: httpx2.AsyncClient) -> None:
+async def test_a_generation_says_by_what_it_is_made(town: WorldClient) -> None:
     """What is said of the model stands in the effect that begins it; too much of it is refused."""
     model = {"name": "tiny", "parameters": {"temperature": 0.5}, "seed": 7}
     assert (await town.post(of("alice", "generations"), json={"req_id": "g", "model": model})).status_code == 201
@@ -38,7 +38,7 @@ async def test_a_generation_says_by_what_it_is_made(town: httpx2.AsyncClient) ->
     problem(await town.post(of("alice", "generations"), json=large), 422, "invalid_intent", path="$.model")
 
 
-async def test_a_report_ends_its_generation(town: httpx2.AsyncClient) -> None:
+async def test_a_report_ends_its_generation(town: WorldClient) -> None:
     """The report is durable when it is answered, after its texts and after the end that it tells of."""
     await town.post(of("alice", "generations"), json={"req_id": "g"})
     texts = [{"part": "prompt", "text": "Well?", "salt": "s"}, {"part": "output", "text": "No."}]
@@ -60,7 +60,7 @@ async def test_a_report_ends_its_generation(town: httpx2.AsyncClient) -> None:
     assert effects[3]["global_seq"] == answer.json()["global_seq"]
 
 
-async def test_a_generation_has_one_report(town: httpx2.AsyncClient) -> None:
+async def test_a_generation_has_one_report(town: WorldClient) -> None:
     """The same again is the same effect; another one is refused."""
     report = {"outcome": "silent", "texts": [{"part": "output", "text": ""}]}
     first = await town.post(REPORT, json=report)
@@ -70,7 +70,7 @@ async def test_a_generation_has_one_report(town: httpx2.AsyncClient) -> None:
     problem(await town.post(REPORT, json={"outcome": "acted"}), 422, "request_conflict")
 
 
-async def test_a_lost_generation_is_cancelled(town: httpx2.AsyncClient) -> None:
+async def test_a_lost_generation_is_cancelled(town: WorldClient) -> None:
     """A generation whose program has gone does not go on."""
     generation = (await town.post(of("alice", "generations"), json={"req_id": "g"})).headers["location"]
     assert (await town.post(REPORT, json={"outcome": "lost"})).status_code == 201
@@ -81,13 +81,13 @@ async def test_a_lost_generation_is_cancelled(town: httpx2.AsyncClient) -> None:
 @pytest.mark.parametrize(
     "report", [{}, {"outcome": "odd"}, {"outcome": "acted", "tokens_out": -1}, {"outcome": "acted", "more": 1}]
 )
-async def test_a_report_that_says_something_else_is_refused(town: httpx2.AsyncClient, report: dict[str, Any]) -> None:
+async def test_a_report_that_says_something_else_is_refused(town: WorldClient, report: dict[str, Any]) -> None:
     """Its members are those that are documented."""
     problem(await town.post(REPORT, json=report), 422, "invalid_effect")
     assert await _effects(town, "GenerationReported") == []
 
 
-async def test_nobody_observes_what_models_used(town: httpx2.AsyncClient) -> None:
+async def test_nobody_observes_what_models_used(town: WorldClient) -> None:
     """Texts and reports are for who reads the log: no agent is shown them, and they interrupt none."""
     await register(town, "bob")
     await town.post(REPORT, json={"outcome": "acted", "texts": [{"part": "output", "text": "a secret"}]})
@@ -95,7 +95,7 @@ async def test_nobody_observes_what_models_used(town: httpx2.AsyncClient) -> Non
     assert (await town.get(of("bob", "events"))).json()["events"] == []
 
 
-async def test_an_agent_is_leased_to_one_program(town: httpx2.AsyncClient) -> None:
+async def test_an_agent_is_leased_to_one_program(town: WorldClient) -> None:
     """Another one is refused until the lease is given back or known to be of a program that has ended."""
     first = await town.post(LEASE, json={"holder": "here", "seconds": 60})
     assert (first.status_code, first.json()["holder"], first.json()["number"]) == (200, "here", 1)
@@ -113,7 +113,7 @@ async def test_an_agent_is_leased_to_one_program(town: httpx2.AsyncClient) -> No
     assert len(await _effects(town, "GenerationLeased")) == 5
 
 
-async def test_of_many_programs_one_gets_the_agent(town: httpx2.AsyncClient) -> None:
+async def test_of_many_programs_one_gets_the_agent(town: WorldClient) -> None:
     """Where several ask at the same time, all but one are refused."""
     asking = (town.post(LEASE, json={"holder": f"p{n}", "seconds": 60}) for n in range(8))
     answers = await asyncio.gather(*asking)
@@ -121,14 +121,14 @@ async def test_of_many_programs_one_gets_the_agent(town: httpx2.AsyncClient) -> 
     assert len(await _effects(town, "GenerationLeased")) == 1
 
 
-async def test_a_lease_ends_by_itself(town: httpx2.AsyncClient) -> None:
+async def test_a_lease_ends_by_itself(town: WorldClient) -> None:
     """When its time is over another program may have the agent."""
     await town.post(LEASE, json={"holder": "here", "seconds": 0.001})
     await asyncio.sleep(0.01)
     assert (await town.post(LEASE, json={"holder": "there", "seconds": 60})).json()["holder"] == "there"
 
 
-async def test_an_agent_that_is_not_there_has_neither(town: httpx2.AsyncClient) -> None:
+async def test_an_agent_that_is_not_there_has_neither(town: WorldClient) -> None:
     """Both need a registered agent."""
     problem(await town.post(of("zoe", "lease"), json={"holder": "here", "seconds": 1}), 404, "unknown_agent")
     lost = await town.post(of("zoe", "generations", "g", "report"), json={"outcome": "lost"})
