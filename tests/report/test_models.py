@@ -7,7 +7,7 @@ import pytest
 from .conftest import ODD
 from .helpers import numbers, page_of, read
 
-pytestmark = pytest.mark.xdist_group("report")
+pytestmark = pytest.mark.group("report")
 
 
 def test_what_models_have_used(ledger: str) -> None:
