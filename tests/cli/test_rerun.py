@@ -9,6 +9,7 @@ import pytest
 
 from .conftest import Cli
 from .helpers import BAZAAR, record
+from .test_verify import tamper
 
 
 @pytest.fixture
@@ -58,6 +59,8 @@ def test_a_rerun_that_is_asked_for_wrongly(on: Cli, tmp_path: Path) -> None:
     on("fork", "bazaar", "--at", "4", "--as", "child")
     bad = tmp_path / "bad.json"
     bad.write_text("[1]")
+    good = tmp_path / "good.json"
+    good.write_text('{"kind": "Noted"}')
     for more, why in (
         (["bazaar"], "is no fork"),
         (["nobody"], "no world named 'nobody'"),
@@ -65,6 +68,10 @@ def test_a_rerun_that_is_asked_for_wrongly(on: Cli, tmp_path: Path) -> None:
         (["child", "--replace", "5"], "is not SEQ=FILE"),
         (["child", "--replace", f"5={tmp_path / 'none'}"], "cannot be read"),
         (["child", "--replace", f"5={bad}"], "an object with"),
+        (["child", "--skip", "5", "--replace", f"5={good}"], "seq 5 is to be left out as well"),
+        (["child", "--replace", f"5={good}", "--replace", f"5={good}"], "seq 5 is replaced twice"),
+        (["child", "--with", "json"], "'json' is not MODULE:FUNCTION"),
+        (["child", "--with", ":dumps"], "':dumps' is not MODULE:FUNCTION"),
         (["child", "--with", "no_such_module:play"], "cannot be loaded"),
         (["child", "--with", "json:nothing"], "has no function nothing"),
     ):
@@ -72,3 +79,24 @@ def test_a_rerun_that_is_asked_for_wrongly(on: Cli, tmp_path: Path) -> None:
         assert result.code == 2, more
         assert why in " ".join(result.err.split()), more
     assert json.loads(on("worlds", "--json").out)[1]["head_seq"] == 2
+
+
+@pytest.mark.usefixtures("bazaar")
+def test_what_was_tampered_with_is_not_issued_again(on: Cli, database_url: str) -> None:
+    """The first effect of the parent whose checksum differs is named, and nothing of it or after it is submitted."""
+    for name in ("child", "begun"):
+        on("fork", "bazaar", "--at", "4", "--as", name)
+    on("rerun", "begun", "--until", "6")
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, 'figs', 'dates')::json where world_id = 'bazaar'",
+    )
+    for name, head in (("child", 2), ("begun", 4)):
+        result = on("rerun", name)
+        assert (result.code, result.out) == (1, "")
+        said = " ".join(result.err.split())
+        assert "world bazaar, seq 5: checksum differs" in said
+        assert "run `worldledger verify`" in said
+        assert json.loads(on("log", name, "--own").out.splitlines()[-1])["global_seq"] == head
+    tamper(database_url, "delete from effects where world_id = 'bazaar' and global_seq >= 5")
+    assert "seq 5: missing from the log" in on("rerun", "child").err

@@ -207,6 +207,8 @@ async def test_a_rerun_that_was_stopped_goes_on(store: Store, world_id: str, mon
     assert (report.differs_after, report.differs_at) == (None, None)
     with pytest.raises(RerunConflictError, match=r"seq 12 was issued .* by an earlier rerun"):
         await store.rerun(fork.world_id, asked=Asked(skip={12}))
+    with pytest.raises(RerunConflictError, match=r"seq 12 was issued .*; make another fork to replace it"):
+        await store.rerun(fork.world_id, asked=Asked(replace={12: cast("EffectDraft", {"kind": "Noted"})}))
     again = await store.rerun(fork.world_id)
     assert (again.resumed_after, again.issued, again.accepted) == (25, 15, 15)
     own = await _effects(store, fork.world_id)
@@ -285,6 +287,14 @@ async def test_a_rerun_that_goes_on_reports_the_whole(
         assert _told(report) == _told(wanted), stop
     again = await store.rerun(whole.world_id, asked=asked._replace(skip=()))
     assert _told(again) == _told(wanted)
+    for seq, replaced in asked.replace.items():
+        other = {seq: cast("EffectDraft", {**replaced, "payload": {"n": 1}})}
+        with pytest.raises(RerunConflictError, match=rf"seq {seq} was issued .*; make another fork to replace it"):
+            await store.rerun(whole.world_id, asked=asked._replace(skip=(), replace=other))
+    for seq in asked.skip:
+        noted = {**asked.replace, seq: cast("EffectDraft", {"kind": "Noted"})}
+        with pytest.raises(RerunConflictError, match=rf"seq {seq} was left out .*; make another fork to replace it"):
+            await store.rerun(whole.world_id, asked=asked._replace(skip=(), replace=noted))
 
 
 async def test_who_claims_to_be_run_again_is_not(store: Store, world_id: str) -> None:

@@ -171,7 +171,7 @@ def rerun(
         worldledger rerun rich --with my_policies:cautious --json
     """
     end = HEAD if until is None else read_moment(until, "--until")
-    replaced = dict(map(_replacement, replace or []))
+    replaced = _replacements(replace or [], skip or [])
     playing = None if play is None else _function(play)
 
     async def work(store: Store) -> Report:
@@ -182,7 +182,11 @@ def rerun(
         with progress_bar(f"running on in {fork}", quiet=quiet) as tell:
             return await store.rerun(world.world_id, until=end, asked=asked, progress=effects(tell))
 
-    report = with_store(target(ctx, database_url, home), work)
+    try:
+        report = with_store(target(ctx, database_url, home), work)
+    except TamperedError as error:
+        say(f"{error.message}; run `worldledger verify`")
+        raise typer.Exit(1) from None
     if as_json:
         import orjson  # noqa: PLC0415
 
@@ -230,6 +234,18 @@ def _ran(report: Report) -> Iterator[str]:
         yield f"  went on after seq {report.resumed_after}, which an earlier rerun had come to"
 
 
+def _replacements(texts: Sequence[str], skip: Sequence[int]) -> dict[int, EffectDraft]:
+    """Read what is to be replaced. Raises BadParameter, also for an effect that is to be skipped or has two files."""
+    replaced: dict[int, EffectDraft] = {}
+    for seq, draft in map(_replacement, texts):
+        if seq in skip:
+            raise typer.BadParameter(f"seq {seq} is to be left out as well: --skip", param_hint="'--replace'")
+        if seq in replaced:
+            raise typer.BadParameter(f"seq {seq} is replaced twice", param_hint="'--replace'")
+        replaced[seq] = draft
+    return replaced
+
+
 def _replacement(text: str) -> tuple[int, EffectDraft]:
     """Read SEQ=FILE. Raises BadParameter."""
     from worldledger_service.store.rerunning import read_replacement  # noqa: PLC0415
@@ -249,6 +265,8 @@ def _replacement(text: str) -> tuple[int, EffectDraft]:
 def _function(place: str) -> Any:
     """Load a function of the user's. Raises BadParameter."""
     module, _, name = place.partition(":")
+    if not module or not name:
+        raise typer.BadParameter(f"{place!r} is not MODULE:FUNCTION", param_hint="'--with'")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # as `python -m` has it: the file may lie in this folder
     try:

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from worldledger.chain import Finding, Position, Verifier
 from worldledger.comparing import LEFT_OUT, OWN_OF_STATES, Ignored, left_out_of, state_differences, touched_by
 from worldledger.core_kinds import INTENT_REJECTED_KIND
+from worldledger.drafts import check_draft, effect_body_digest
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import (
     InvalidEffectError,
@@ -138,6 +140,8 @@ class Rerun:
         self._asked = asked
         self._sealer = sealer
         self._written = written
+        #: of the parent's effects after the fork point
+        self._chain = Verifier(parent.world_id, start=Position(parent.head_seq, bytes.fromhex(parent.head_checksum)))
         self._places: dict[int, int] = {}
         self._views: Views | None = None
         #: None if the fork's agents draw the noise of the parent
@@ -165,8 +169,7 @@ class Rerun:
         self._sealer.live = LiveState(own, 0, lambda _: None)
         head = self._world.head
         group = Group(world_id, head, head)
-        rows = self._reader.batches(self._parent.world_id, after_seq=start, until_seq=report.until_seq)
-        async for batch in rows:
+        async for batch in self._parents_effects(report.until_seq):
             for row in batch:
                 effect: Effect = orjson.loads(row.text)
                 group = await self._take(effect, theirs, own, group)
@@ -188,6 +191,21 @@ class Rerun:
                     self._places[of] = row.global_seq
                     last = self.report.resumed_after = of
         return last
+
+    async def _parents_effects(self, until_seq: int) -> AsyncIterator[list[StoredEffect]]:
+        """Yield the parent's effects after those that were read already, in batches whose checksums hold.
+
+        Raises TamperedError for the first that does not, before anything of its batch is yielded.
+        """
+        chain, parent = self._chain, self._parent.world_id
+        rows = self._reader.batches(parent, after_seq=chain.position.global_seq, until_seq=until_seq)
+        async for batch in rows:
+            chain.feed_chain(batch)
+            if chain.finding is not None:
+                raise chain.finding.error()
+            yield batch
+        if chain.position.global_seq < until_seq:
+            raise Finding(parent, chain.position.global_seq + 1, "missing from the log").error()
 
     # -- what an earlier rerun has done ------------------------------------------------------------------------
 
@@ -223,17 +241,20 @@ class Rerun:
         """Read what was run on in both logs, and count it.
 
         Returns the parent's seq from which on the two are not alike, if there is one, and the drafts that are missing
-        in the fork: refused, or left out as the rerun was told.
+        in the fork: refused, or left out as the rerun was told. Raises RerunConflictError if what is to be replaced was
+        issued otherwise.
         """
         report, missing = self.report, list[int]()
         parting: int | None = None
         async with _reading(self._reader, self._world.world_id, begun) as read:
-            async for batch in self._reader.batches(report.parent, after_seq=report.after_seq, until_seq=start):
+            async for batch in self._parents_effects(start):
                 for row in batch:
                     place = self._places.get(row.global_seq)
                     is_alike = row.kind in LEFT_OUT
                     if place is not None:
                         *more, own = await read(place)
+                        if row.global_seq in self._asked.replace and not self._is_replaced(row, own):
+                            raise self._issued_already(row.global_seq, "replace")
                         if parting is None:
                             is_alike = all(each.kind in LEFT_OUT for each in more) and _are_alike(row, own)
                         report.issued += 1
@@ -274,6 +295,23 @@ class Rerun:
                     if seq % _BATCH == 0:
                         await asyncio.sleep(0)
 
+    def _is_replaced(self, row: StoredEffect, own: StoredEffect) -> bool:
+        """Return whether a fork's effect came of what is asked for now in place of a parent's effect."""
+        drafted = self._drafted(orjson.loads(row.text))
+        if drafted is None:
+            return False
+        try:
+            wanted = check_draft(drafted.draft, system=True).body_digest()
+            return wanted == effect_body_digest(orjson.loads(own.text), own.text)
+        except SimulationError:
+            return False
+
+    def _issued_already(self, seq: int, change: str) -> RerunConflictError:
+        """Make the error for a change to an effect that an earlier rerun has come to already."""
+        was = "was issued" if seq in self._places else "was left out"
+        what = f"seq {seq} {was} in {self.report.world_id!r} by an earlier rerun; make another fork to {change} it"
+        return RerunConflictError(what, world_id=self.report.world_id, global_seq=seq)
+
     def _decide_again(self, effect: Effect, own: Fold, head: Head) -> None:
         """Find out why a draft is missing in the fork: it is refused there, or else was left out."""
         self._sealer.live = LiveState(own, 0, lambda _: None)
@@ -282,6 +320,8 @@ class Rerun:
         if isinstance(found, Refusal):
             self.report.issued += 1
             self._refuse(found)
+        elif found is not None and effect["global_seq"] in self._asked.replace:
+            raise self._issued_already(effect["global_seq"], "replace")
         else:
             self._left_out[effect["kind"]] += 1
 
@@ -295,8 +335,7 @@ class Rerun:
                 what = f"seq {seq} is none that is run again: those are {report.after_seq + 1} to {report.until_seq}"
                 raise RerunConflictError(f"{what} of {report.parent!r}", world_id=report.world_id, global_seq=seq)
             if seq in self._asked.skip and seq in self._places:
-                what = f"seq {seq} was issued in {report.world_id!r} by an earlier rerun; make another fork to skip it"
-                raise RerunConflictError(what, world_id=report.world_id, global_seq=seq)
+                raise self._issued_already(seq, "skip")
         came_to = orjson.loads((await self._reader.effect(report.parent, start)).text)["sim_time"]
         if self._world.sim_time > came_to and start < report.until_seq:
             what = (
