@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from worldledger.canonical import PROFILE, canonical_json, check_stored_text
 from worldledger.chain import Chain, Finding, Position, StoredEffect, Verifier
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
-from worldledger.genesis import GENESIS_KIND, PROFILE_PATH, NewWorld, recorded_world
+from worldledger.genesis import GENESIS_KIND, NewWorld, recorded_genesis
 from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, order_problem
 from worldledger.repeats import Spill
 
@@ -410,10 +410,8 @@ class _Check:
             raise self._refusal(what) if effect.keys() >= REQUIRED else self._no_export(what)
         self._payload = payload
         try:
-            world = recorded_world(effect.get("world_id"), payload)
+            world = recorded_genesis(effect)
         except SimulationError as error:
-            if error.details.get("path") == PROFILE_PATH:
-                raise self._refusal(error.message, unchecked=True) from None
             raise self._refusal(error.message, seq=1) from None
         before, point = self._after.trailer, world.fork_of
         if before is not None and (

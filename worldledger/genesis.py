@@ -46,8 +46,8 @@ GENESIS_KIND: Final = "WorldCreated"
 GENESIS_SEQ: Final = 1
 #: The member of a genesis with the zero of a world under the wall clock: epoch seconds.
 TIME_ZERO: Final = "time_zero"
-#: Where a genesis names the canonical profile: another one is not wrong, but this version cannot read it.
-PROFILE_PATH: Final = "$.payload.canonical_profile"
+#: Units in the last place by which a fork's times may miss each other: it adds and subtracts a few times.
+_ROUNDINGS: Final = 4
 
 
 def check_world_name(name: str) -> str:
@@ -245,12 +245,12 @@ def genesis_draft(
 def recorded_world(world_id: Any, payload: Mapping[str, Any]) -> NewWorld:
     """Return the world that a recorded genesis creates, from its payload.
 
-    This is the rule for the content of a genesis: `genesis_problem` applies it to stored logs, `worldledger.exports`
-    to exports. Raises InvalidConfigError with the ``path`` of what is not allowed.
+    This is the rule for the payload of a genesis, and part of `recorded_genesis`. Raises InvalidConfigError with the
+    ``path`` of what is not allowed.
     """
     if payload.get("canonical_profile") != PROFILE:
         what = f"canonical profile {payload.get('canonical_profile')!r} is unknown to this version"
-        raise InvalidConfigError(what, path=PROFILE_PATH)
+        raise InvalidConfigError(what, path="$.payload.canonical_profile")
     version = payload.get("ruleset_version")
     if type(version) is not int or not 0 <= version < 2**31:
         raise _no_genesis("ruleset_version", "not a version number")
@@ -269,6 +269,31 @@ def recorded_world(world_id: Any, payload: Mapping[str, Any]) -> NewWorld:
         raise InvalidConfigError(f"{path}: {first['msg']}", path=path) from None
 
 
+def recorded_genesis(effect: Mapping[str, Any]) -> NewWorld:
+    """Return the world that a recorded genesis creates.
+
+    This is the rule for a genesis: `genesis_problem` applies it to stored logs, `worldledger.exports` to exports.
+    Raises InvalidConfigError as `recorded_world`, and for a ``time_zero`` that is not the ``wall_time``. In a fork,
+    which goes on at its parent's time, ``wall_time`` - ``time_zero`` is the ``sim_time``, but for what double
+    floats round.
+    """
+    payload = effect["payload"]
+    world = recorded_world(effect.get("world_id"), payload)
+    zero, wall_time, sim_time = payload.get(TIME_ZERO), effect.get("wall_time"), effect.get("sim_time")
+    if world.time_authority != "wall" or zero is None or not is_time(wall_time) or not is_time(sim_time):
+        return world  # times that are no numbers are another rule's
+    if world.fork_of is None:
+        # As texts, because 1 and 1.0 are equal in Python.
+        agrees = canonical_json(zero) == canonical_json(wall_time)
+    else:
+        rounding = math.ulp(float(max(abs(zero), abs(wall_time), abs(sim_time))))
+        agrees = abs(wall_time - zero - sim_time) <= _ROUNDINGS * rounding
+    if not agrees:
+        said = f"{zero!r}, which does not go with the effect's wall_time {wall_time!r} and sim_time {sim_time!r}"
+        raise _no_genesis(TIME_ZERO, said)
+    return world
+
+
 def _no_genesis(name: str, what: str) -> InvalidConfigError:
     return InvalidConfigError(f"$.payload.{name}: {what}", path=f"$.payload.{name}")
 
@@ -276,7 +301,7 @@ def _no_genesis(name: str, what: str) -> InvalidConfigError:
 def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
     """Compare a world's first stored effect with its row in ``worlds``; return what differs, or None.
 
-    A genesis with content that is not allowed (`recorded_world`) is a problem, too.
+    A genesis with content that is not allowed (`recorded_genesis`) is a problem, too.
 
     ``columns`` has world_id, world_uuid (text), ruleset, ruleset_version, config (a value), experiment and
     time_authority.
@@ -291,7 +316,7 @@ def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
             said, found = canonical_json(payload[name]), canonical_json(columns[name])
             if payload[name] != columns[name] or said != found:
                 return f"column {name} of the world is {found.decode()}, its genesis says {said.decode()}"
-        recorded_world(effect["world_id"], payload)
+        recorded_genesis(effect)
     except SimulationError as error:
         return error.message
     except (ValueError, TypeError, KeyError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.exports import effect, export_of, text, texts
+from tests.store.exports import effect, export_of, genesis, text, texts
 
 from .conftest import Cli
 from .helpers import Running, seed
@@ -94,6 +94,15 @@ def test_an_export_of_another_version(cli: Cli, tmp_path: Path) -> None:
     result = cli("verify", "--file", str(file))
     assert (result.code, result.out) == (2, "")
     assert "could not check: format 'worldledger-export/9' is unknown to this version" in result.err
+
+
+def test_a_genesis_of_another_profile(cli: Cli, on: Cli, file: Path) -> None:
+    """A genesis with an unknown canonical profile is refused with exit code 1, as by `import log`."""
+    file.write_bytes(export_of([text(genesis(canonical_profile="other/1"))]))
+    result = cli("verify", "--file", str(file))
+    assert (result.code, result.err) == (1, "")
+    assert "canonical profile 'other/1' is unknown to this version" in result.out
+    assert on("import", "log", str(file)).code == 1
 
 
 def test_large_effects(cli: Cli, on: Cli, tmp_path: Path) -> None:

@@ -159,6 +159,19 @@ def test_seconds_are_counted_from_the_genesis_under_the_wall_clock_alone() -> No
         assert TimeAuthority.of_genesis(payload) == TimeAuthority(authority, 0.0)  # one of before: epoch seconds
 
 
+@cases("wall_time, holds", [(1.7e9, True), (1.7e9 + 1, False), (1700000000, False), (1, False)])
+def test_time_zero_is_the_wall_time(wall_time: float, holds: bool) -> None:
+    """A genesis under the wall clock whose wall_time is not its time_zero is a problem."""
+    draft = genesis_draft(NewWorld(world_id="w"), world_uuid=_UUID, ruleset_version=1, wall_time=1.7e9)
+    text = effect_text(
+        check_draft(draft, system=True), world_id="w", global_seq=1, uuid="u", sim_time=0.0, wall_time=wall_time
+    )
+    row = columns(ruleset=draft["payload"]["ruleset"], config={}, experiment=None, time_authority="wall")
+    problem = genesis_problem(text, row)
+    assert (problem is None) == holds
+    assert holds or "$.payload.time_zero: 1700000000.0, which does not go with" in (problem or "")
+
+
 def test_a_fork_names_its_parent() -> None:
     """The genesis of a fork names the place in the parent's chain where it left."""
     world = NewWorld(world_id="w", parent=parent()).checked()

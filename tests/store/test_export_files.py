@@ -149,6 +149,7 @@ def test_a_log_that_breaks_its_own_rules_is_refused(again: dict[int, Any], line:
         ({"ruleset_version": "1"}, "ruleset_version: not a version number"),
         ({"time_authority": "A B"}, "time_authority"),
         ({"experiment": ""}, "experiment"),
+        ({"time_authority": "wall", "time_zero": 1.0}, "time_zero: 1.0, which does not go with"),
     ],
 )
 def test_a_genesis_that_makes_no_world_is_refused(change: dict[str, Any], reason: str) -> None:
