@@ -181,4 +181,6 @@ async def test_a_wrong_parameter_is_named(client: WorldClient, world: str) -> No
         name = query.partition("=")[0]
         problem(await client.get(f"{PATH}/1/why?{query}"), 422, "invalid_parameter", parameter=name)
     for seq in ("0", "-1", "x", "1.0", "9007199254740992", "parent:", "parent:0", "parent:head", "1:parent"):
-        problem(await client.get(f"{PATH}/{seq}/why"), 422, "invalid_parameter", parameter="seq")
+        found = problem(await client.get(f"{PATH}/{seq}/why"), 422, "invalid_parameter", parameter="seq")
+        limits = "must be a whole number from 1 to 9007199254740991"
+        assert found["detail"] == f"seq: {limits}, or parent: and one for an effect of the parent"

@@ -15,6 +15,7 @@ from worldledger.effects import EffectDraft
 
 from .conftest import Cli
 from .helpers import BAZAAR, play, record, say
+from .test_verify import tamper
 
 
 def refused(agent_id: str, rule: str) -> EffectDraft:
@@ -93,6 +94,22 @@ def test_a_moment_of_before_the_fork_is_the_parents(on: Cli, tmp_path: Path) -> 
     result = on("report", "fork", "--at", "turn:1", "-o", str(page))
     assert result.err.startswith(f"worldledger: reported fork up to seq {ours['at']['global_seq']} of town (")
     assert f"up to seq {ours['at']['global_seq']} of town, before the fork" in page.read_text()
+
+
+@pytest.mark.usefixtures("towns")
+def test_a_fork_of_a_tampered_parent_is_not_reported(on: Cli, database_url: str) -> None:
+    """A tampered effect of before the fork point is named, though the state is kept; a fork made anyway is shown."""
+    assert on("snapshot", "fork").code == 0
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, 'too_poor', 'too_rich')::json where world_id = 'town'",
+    )
+    seq = next(row["global_seq"] for row in map(json.loads, on("log", "town").out.splitlines()) if "rich" in str(row))
+    result = on("report", "fork", "--at", "head", "--json")
+    assert (result.code, result.out) == (on("report", "town", "--json").code, "")
+    assert f"world town, seq {seq}: checksum differs" in " ".join(result.err.split())
+    assert on("fork", "town", "--at", "turn:1", "--as", "anyway", "--anyway").code == 0
+    assert {row["rule"] for row in reported(on, "anyway", "--at", "head")["refused"]} == {"too_late", "too_rich"}
 
 
 @pytest.mark.usefixtures("towns")

@@ -61,7 +61,8 @@ def seq_of_history(text: str) -> str:
     """Return a seq, which ``parent:`` may stand before; others are refused."""
     found = _OF_HISTORY.match(text)
     if found is None or not 1 <= int(found[1]) <= MAX_INT:
-        raise not_whole(1)
+        what = f"{not_whole(1).message()}, or parent: and one for an effect of the parent"
+        raise PydanticCustomError("seq_of_history", "{what}", {"what": what})
     return text
 
 
