@@ -53,7 +53,7 @@ def test_the_first_command_sets_everything_up(set_up: tuple[Path, Result]) -> No
     assert call("db", "shell", "--home", str(home), "-Atc", "select count(*) from worlds").out == "1\n"
     # What was set up by hand only half is finished by the next command.
     admin = ("db", "shell", "--admin", "--home", str(home), "-qc")
-    assert call(*admin, "drop schema public cascade; create schema public").code == 0
+    assert call(*admin, "drop schema public, analytics cascade; create schema public").code == 0
     assert call("worlds", "--json", "--home", str(home)).out == "[]\n"
 
 

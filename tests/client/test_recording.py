@@ -113,9 +113,15 @@ def test_three_lines_record_a_program(
 
 
 def test_the_same_name_goes_on(
-    home: Path, service: str, shared_url: str, world_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path,
+    service: str,
+    shared_url: str,
+    world_id: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Its steps and its time follow those of before, as does the time that a program has of its own.
+    """Its steps and its time follow those of before, as does the time that a program has of its own; so it says.
 
     Modules in the program's folder are not those of the process that delivers.
     """
@@ -126,9 +132,10 @@ def test_the_same_name_goes_on(
         run.effect("Ate", time=50)
         run.effect("Ate")
         run.effect("Ate", time=20.5)
-    with record(world_id, url=service, quiet=True) as run:
+    with record(world_id, url=service) as run:
         assert run.step() == 2
         run.effect("Ate")
+    assert f"recorded {world_id}: 2 effects, after the 1 step that it had" in capfd.readouterr().err
     found = effects(shared_url, world_id)
     times = [each["sim_time"] for each in found]
     assert times[1:4] == [50.0, 50.0, 50.0]

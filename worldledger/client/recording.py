@@ -695,6 +695,9 @@ class Recording:
         is_usual = home == str(Path(usual).expanduser().absolute()) or "WORLDLEDGER_DATABASE_URL" in os.environ
         beside = "" if is_usual else f" --home {shlex.quote(home)}"
         said = [f"worldledger: recorded {self.name}: {self.effects:,} effects"]
+        before = self._step_before()
+        if before:
+            said[0] += f", after the {before:,} step{'' if before == 1 else 's'} that it had"
         if self.lost:
             said.append(f"  {self.lost:,} could not be recorded")
         waiting = self._written - delivery.lines
@@ -705,7 +708,7 @@ class Recording:
         if self._settings["url"] is not None:
             said.append(f"  look at it: {self.link}")
         else:
-            at = self._step_before() + self._steps
+            at = before + self._steps
             said.append(f"  look at it: worldledger state {self.name} --at step:{at}{beside}")
             said.append(f"              worldledger serve{beside}, then {self.link}")
         return "\n".join(said) + "\n"

@@ -300,6 +300,12 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
 
 
+def _named(name: str, most: int) -> str:
+    """Return a name, cut in the middle, so that both of its ends are seen."""
+    behind = max(most - 1, 0) // 2
+    return name if len(name) <= most or behind == 0 else f"{name[: most - 1 - behind]}…{name[-behind:]}"
+
+
 def fitted(widths: Sequence[int], screen: int, gap: int) -> list[int]:
     """Return the widths of columns, the widest ones made narrower, so that they and the gaps between fit a screen."""
     widths = list(widths)
@@ -380,13 +386,16 @@ _GAP: Final = 2
 
 
 def put_rows(header: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
-    """Write a page of rows; the first one has a header. On a terminal each is a line of it, and long texts are cut."""
+    """Write a page of rows; the first one has a header. On a terminal each is a line of it, and long texts are cut.
+
+    Names, in the first column, are cut in the middle: those of games differ at their ends.
+    """
     rows = rows if header is None else [header, *rows]
     widths = [min(_WIDEST, max(map(len, column))) for column in zip(*rows, strict=True)]
     screen = screen_width()
     if screen is not None:
         widths = fitted([max(map(width, column)) for column in zip(*rows, strict=True)], screen, _GAP)
-        rows = [[cut(*cell) for cell in zip(row, widths, strict=True)] for row in rows]
+        rows = [[_named(row[0], widths[0]), *map(cut, row[1:], widths[1:])] for row in rows]
     for row in rows:
         _put_row(row, widths)
 

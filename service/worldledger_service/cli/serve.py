@@ -152,7 +152,7 @@ def _tell(address: str, home: Path | None) -> None:
         f"curl {address}/v1/worlds": "the worlds",
         f"worldledger worlds{beside}": "the same, in another terminal",
         f"worldledger state WORLD{beside}": "what a world is now, or was at any moment",
-        f"worldledger view WORLD AGENT --at step:N --truth{beside}": "what an agent believed then, and what was true",
+        f"worldledger view WORLD AGENT --at MOMENT --truth{beside}": "what an agent believed then, and what was true",
         f"curl {address}/v1/projections": "the tables that are made from the logs, and how far they are",
         f"worldledger verify --all{beside}": "has anything been changed?",
     }

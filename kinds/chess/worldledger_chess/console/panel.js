@@ -188,8 +188,10 @@ function byHand(frames, cursor, tools, redraw) {
   choices.setAttribute("aria-label", "Promote to");
   const form = make("form", "", make("label", "", "Your move ", input), submit("Move"), choices);
   const path = `/v1/games/${encodeURIComponent(frames.world.world_id)}`;
-  /** The position that legal moves are known of, or asked for. @type {{ fen: string; turn: Json; ply: Json }} */
-  let position = { fen: "", turn: null, ply: null };
+  /** The position that legal moves are known of, or asked for. @type {{ fen: string; ply: Json }} */
+  let position = { fen: "", ply: null };
+  /** Who was last to move: a move may be sent while the page goes on to another effect. @type {Json} */
+  let mover = null;
   /** @type {string[]} */
   let legal = [];
   let chosen = "";
@@ -197,7 +199,7 @@ function byHand(frames, cursor, tools, redraw) {
   /** @param {Obj} body */
   const move = async (body) => {
     const post = /** @type {NonNullable<Tools["post"]>} */ (tools.post);
-    const { accepted, detail, reason } = await post(`${path}/moves?tensor=false`, { player: position.turn, ...body });
+    const { accepted, detail, reason } = await post(`${path}/moves?tensor=false`, { player: mover, ...body });
     if (accepted !== true) return `Refused: ${detail ?? reason ?? "an illegal move"}`;
     input.value = "";
     return "";
@@ -253,7 +255,8 @@ function byHand(frames, cursor, tools, redraw) {
       form.hidden = here === null;
       const fen = here === null ? "" : String(here["fen"]);
       if (fen === position.fen) return;
-      position = { fen, turn: here?.["turn"] ?? null, ply: here?.["ply"] ?? null };
+      position = { fen, ply: here?.["ply"] ?? null };
+      if (here !== null) mover = here["turn"] ?? null;
       know([]);
       // Without an answer moves are typed.
       if (here !== null) ask().catch(() => undefined);
