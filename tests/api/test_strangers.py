@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from unittest import mock
 
@@ -130,7 +130,7 @@ async def test_a_header_has_its_bound(database_url: str) -> None:
     chunk = b"%x\r\n%b\r\n" % (len(body), body)
     too_large = {
         "one byte more": long + rest + b"x" + b"\r\n\r\n",
-        "one header without end": long + b"x" * (8 * _MIB),
+        "one header without end": long + b"x" * (_MIB // 2),
         "many headers": _GET[:-2] + b"X: y\r\n" * 20_000,
         "a URL": b"GET /" + b"a" * most + b" HTTP/1.1\r\n\r\n",
         "empty lines": b"\r\n" * most,
@@ -175,6 +175,38 @@ async def _drip(writer: asyncio.StreamWriter) -> None:
     while not writer.is_closing():
         writer.write(b"x")
         await asyncio.sleep(0.01)
+
+
+async def test_a_refused_sender_is_not_listened_to_for_long(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sends on after 431 or 408 can read the answer; after 1 MiB, or the time for reading it, nothing is read."""
+    monkeypatch.setattr(wire, "_LINGER_PAUSE_SECONDS", 0.2)
+    declared = f"{_POST}Content-Length: 9000\r\n\r\n".encode()
+    most = 64 * _MIB  # with all that the buffers of both sides hold
+    async with port(database_url, body_timeout=0.2) as opened:
+        for sent, status, code in (
+            (b"\r\n" * (64 * _KIB), 431, "header_too_large"),
+            (declared, 408, "request_too_slow"),
+        ):
+            pair = await opened.connect(sent)
+            problem(await opened.one(pair), status, code)
+            assert await _send_on(pair[1], most) < most
+        monkeypatch.setattr(wire, "_SHORT_LINGER", wire._SHORT_LINGER._replace(seconds=0.2))
+        pair = await opened.connect(declared)
+        drip = asyncio.create_task(_drip(pair[1]))
+        await opened.one(pair)
+        async with asyncio.timeout(10):
+            await drip
+
+
+async def _send_on(writer: asyncio.StreamWriter, most: int) -> int:
+    """Send until the connection is closed or that many bytes are out, and return how many are."""
+    sent, piece = 0, b"x" * (64 * _KIB)
+    with suppress(ConnectionError):
+        while sent < most:
+            writer.write(piece)
+            await writer.drain()
+            sent += len(piece)
+    return sent
 
 
 async def test_an_idle_connection_is_closed(database_url: str) -> None:

@@ -12,7 +12,7 @@ import time
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import httptools
 from uvicorn._types import ASGI3Application
@@ -31,7 +31,7 @@ from worldledger_service.api.problems import (
     TransferCodingError,
     problem_response,
 )
-from worldledger_service.settings import Settings
+from worldledger_service.settings import MIB, Settings
 
 # -- how many connections, and bytes of bodies, there may be before requests are whole ---------------------
 #
@@ -186,9 +186,21 @@ class Connections:
         body.size = 0
 
 
-#: Seconds that a client may go on sending after it was refused, so that it can read why: without a pause, and in all.
+#: Seconds that a client may be silent after it was refused, before the connection is closed.
 _LINGER_PAUSE_SECONDS: Final = 2.0
-_LINGER_SECONDS: Final = 30.0
+
+
+class _Linger(NamedTuple):
+    """What a client may go on to send after it was refused, so that it can read why: for how long, and how much."""
+
+    seconds: float
+    bytes: int
+
+
+#: After a header that is too large, and what was too slow: no client that means well sends much more.
+_SHORT_LINGER: Final = _Linger(_LINGER_PAUSE_SECONDS, MIB)
+#: After everything else: many clients read nothing before all of a body is sent.
+_LONG_LINGER: Final = _Linger(30.0, 256 * MIB)
 #: Bytes of a header besides its name and its value: a colon, a space and the end of the line.
 _AROUND_HEADER: Final = 4
 #: Characters that are repeated of what is refused.
@@ -254,9 +266,11 @@ class Protocol(HttpToolsProtocol):
         self._standing: tuple[Literal["waiting", "idle"], str | None] | None = None
         self._timed: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: whether nothing is read any more, and the loop's time at which something was heard last
+        #: whether nothing is parsed any more, the loop's time at which something was heard last, and how many bytes
+        #: are still read and thrown away
         self._refused = False
         self._heard_at = 0.0
+        self._drainable = 0
 
     # -- the connection --------------------------------------------------------------------------------------
 
@@ -379,7 +393,7 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse data in pieces, so that no more of a header is read than it may have."""
         if self._refused:
-            self._heard_at = self.loop.time()
+            self._throw_away(len(data))
             return
         most = self._settings.max_header_bytes
         if len(data) <= _PIECE_BYTES and self._unread + len(data) <= most:
@@ -399,6 +413,16 @@ class Protocol(HttpToolsProtocol):
             if not self._feed(piece):
                 return
         self._stand()
+
+    def _throw_away(self, size: int) -> None:
+        """Count what comes after a refusal. Beyond the limit nothing is read any more, and soon the connection closes.
+
+        It is not closed at once, for then the client would be reset before it has read the answer.
+        """
+        self._heard_at = self.loop.time()
+        if 0 < self._drainable <= size and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self._drainable -= size
 
     def _feed(self, piece: bytes | memoryview) -> bool:
         """Parse a piece; return False if the connection is another protocol's from there on, or closed."""
@@ -568,9 +592,10 @@ class Protocol(HttpToolsProtocol):
         if not self._is_answered():
             self._let_go(self.cycle)  # now, so that others who grow at the same time are not refused, too
         self._abandon()
-        self.end(linger=linger)
+        is_short = isinstance(error, (HeaderTooLargeError, RequestTooSlowError))
+        self.end(linger=linger, most=_SHORT_LINGER if is_short else _LONG_LINGER)
 
-    def end(self, *, linger: bool = True) -> None:
+    def end(self, *, linger: bool = True, most: _Linger = _LONG_LINGER) -> None:
         """Close, once the client has had the time to read what was written to it."""
         unread = linger and (self._part is not None or self._unread > 0)
         self._leave()
@@ -582,10 +607,11 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
             return
         self._heard_at = self.loop.time()
+        self._drainable = most.bytes
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._timer = self.loop.call_later(_LINGER_PAUSE_SECONDS, self._linger, self._heard_at + _LINGER_SECONDS)
+        self._timer = self.loop.call_later(_LINGER_PAUSE_SECONDS, self._linger, self._heard_at + most.seconds)
 
     def _linger(self, until: float) -> None:
         now = self.loop.time()
