@@ -61,6 +61,10 @@ begin
 
     if word = 'seq' then
         if number not between 1 and ends[1] then
+            if logs[1] <> world then
+                raise exception 'seq % of % is not in the history of %: they share its effects up to seq %, the fork point',
+                    number, logs[1], world, ends[1] using errcode = 'no_data_found';
+            end if;
             raise exception 'world % has no seq %; its head is %', logs[1], number, ends[1] using errcode = 'no_data_found';
         end if;
         return query select logs[1], number;

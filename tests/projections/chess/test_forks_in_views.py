@@ -174,6 +174,7 @@ async def test_moments_in_sql_are_those_of_the_store(store: Store, pool: Any) ->
     for world, moment, told in (
         ("town", "turn:1", "world town has no turn 1; worlds of sandbox have no such unit"),
         ("town", "parent:1", "world town is no fork"),
+        ("town-1", "parent:99", "seq 99 of town is not in the history of town-1: they share its effects up to seq "),
         ("town-1", "seq:99", "world town-1 has no seq 99; its head is "),
         ("cup-1", "ply:99", "world cup-1 has no ply 99"),
     ):
