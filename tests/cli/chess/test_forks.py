@@ -257,3 +257,18 @@ def test_a_game_is_run_on_without_a_move(on: Cli) -> None:
     )
     kinds = [json.loads(line)["kind"] for line in on("log", "skipped", "--own").out.splitlines()]
     assert kinds == ["WorldCreated", "StateDigest"]
+
+
+@pytest.mark.usefixtures("better")
+def test_a_rerun_with_another_move_goes_on(on: Cli, tmp_path: Path) -> None:
+    """The same move again in place of one goes on where it was stopped, though what was written says more; no other."""
+    assert on("fork", "cup", "--at", "ply:4", "--as", "other").code == 0
+    for name, uci in (("quiet", "g1f3"), ("loud", "d1g4")):
+        (tmp_path / name).write_text(json.dumps({"payload": {"uci_notation": uci}}))
+    same = ["rerun", "other", "--replace", f"8={tmp_path / 'quiet'}", "--json"]
+    assert json.loads(on(*same, "--until", "8").out)["accepted"] == 1
+    report = json.loads(on(*same).out)
+    assert (report["resumed_after"], report["accepted"], report["refused"]) == (8, 1, 3)
+    refused = on("rerun", "other", "--replace", f"8={tmp_path / 'loud'}")
+    assert (refused.code, refused.out) == (2, "")
+    assert "seq 8 was issued in 'other' by an earlier rerun; make another fork to replace it" in refused.err
