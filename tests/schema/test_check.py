@@ -242,11 +242,23 @@ HIDDEN = {
         "view analytics.games: cannot be compared: no build is live",
     ),
 }
+#: Privileges that are not the program's, and what makes them right.
+_PRIVILEGES = """
+revoke select on analytics.games from worldledger_reader;
+grant insert on projections.games to public;
+grant select (world_id) on projections.games_1 to worldledger_owner;
+revoke delete on projections.games_1 from worldledger_service
+"""
+_NO_PRIVILEGES = """
+revoke insert on projections.games from public;
+revoke select (world_id) on projections.games_1 from worldledger_owner;
+grant delete on projections.games_1 to worldledger_service
+"""
 
 
 @pytest.mark.both_servers
 async def test_check_knows_the_views_over_builds(database_url: str) -> None:
-    """What the engine makes of a build is no finding, whoever may read it; what is otherwise is one."""
+    """What the engine makes of a build is no finding, whoever may use its schema; what is otherwise is one."""
     games = known()["games"]
     table = Table(games, "games_1")
     async with connected(database_url, role="worldledger_service") as connection:
@@ -263,7 +275,6 @@ async def test_check_knows_the_views_over_builds(database_url: str) -> None:
                 """
                 create index on projections.games_1 (world_id);
                 grant usage on schema projections to public;
-                grant select on projections.games to public;
                 """
             )
         assert await _check(database_url) == []
@@ -282,6 +293,18 @@ async def test_check_knows_the_views_over_builds(database_url: str) -> None:
             found += [f"view {_plain(place)}: unexpected" for place in await strangers(connection, known().values())]
             await transaction.rollback()
             assert any(finding.startswith(beginning) for finding in found), (name, found)
+        await connection.execute(_PRIVILEGES)
+    findings = await _check(database_url)
+    assert findings == [
+        "privilege on column projections.games_1.world_id: unexpected: worldledger_owner may SELECT",
+        "privilege on relation analytics.games: missing: worldledger_reader may SELECT",
+        "privilege on relation projections.games: unexpected: everybody may INSERT",
+        "privilege on relation projections.games_1: missing: worldledger_service may DELETE",
+    ]
+    await schema.upgrade(database_url)
+    assert await _check(database_url) == [line for line in findings if "worldledger_reader" not in line]
+    async with connected(database_url, role="worldledger_service") as connection:
+        await connection.execute(_NO_PRIVILEGES)
         await connection.execute(HIDDEN["a view leaves a world out"][0].format(**texts))
     mended = "`worldledger projections rebuild games` makes it anew"
     assert await _check(database_url) == [f"{HIDDEN['a view leaves a world out'][1]}; {mended}"]

@@ -36,7 +36,7 @@ from worldledger_service.database.guards import SERVICE_ROLE
 from worldledger_service.database.readers import beyond_privileges, beyond_reading, other_settings
 from worldledger_service.database.revision import REVISIONS, SchemaState, require_current, revision_state
 from worldledger_service.database.tables import METADATA
-from worldledger_service.database.view_checks import planted, strangers, view_findings
+from worldledger_service.database.view_checks import grant_again, planted, privilege_findings, strangers, view_findings
 
 if TYPE_CHECKING:
     from worldledger_projections.base import Projection
@@ -100,6 +100,7 @@ async def check(url: str, own_projections: str = "") -> list[str]:
                 *compare(await catalogue(connection), expected()),
                 *await of_kinds.findings(connection),
                 *await _views(connection, known(own_projections).values()),
+                *await privilege_findings(connection),
                 *await beyond_reading(connection),
                 *await other_settings(connection),
                 *weak,
@@ -267,6 +268,7 @@ async def upgrade(url: str, revision: str = "head") -> None:
     await _bound_readers(url)
     if revision in {"head", REVISIONS[-1]}:
         await of_kinds.apply(url)
+        await _grant_views(url)
 
 
 async def _remake(url: str) -> None:
@@ -315,6 +317,17 @@ async def _bound_readers(url: str) -> None:
                 async with connection.transaction():
                     await connection.execute(guards.turn())
                     await connection.execute(readers.bounds())
+    finally:
+        await connection.close()
+
+
+async def _grant_views(url: str) -> None:
+    connection = await connect_one(url, application_name=_MIGRATING)
+    try:
+        with explained(url), suppress(asyncpg.InsufficientPrivilegeError):  # `check` lists what stays
+            async with connection.transaction():
+                await connection.execute(f"set local role {SERVICE_ROLE}")
+                await grant_again(connection)
     finally:
         await connection.close()
 

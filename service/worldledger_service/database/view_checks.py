@@ -14,6 +14,8 @@ import asyncpg
 from worldledger_projections.base import Projection
 from worldledger_projections.tables import Table, further_views, place
 
+from worldledger_service.database.catalogue import compare
+
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
@@ -60,6 +62,43 @@ where typnamespace in ('projections'::regnamespace, 'analytics'::regnamespace) a
   and (typtype <> 'c' or c.relkind = 'c')
 order by 1
 """
+#: The relations that the service's role owns in the schemas of projections.
+_OF_SERVICE: Final = """
+with ours as (
+    select c.oid, relowner, relacl, nspname, format('%s.%I', nspname, relname) as name
+    from pg_class c join pg_namespace n on n.oid = relnamespace
+    where nspname in ('projections', 'analytics') and relkind in ('r', 'v', 'm', 'p', 'f')
+      and pg_get_userbyid(relowner) = 'worldledger_service'
+)"""
+#: Who may do what with them, as the lines of the catalogue: the owner everything (MAINTAIN came with PostgreSQL 17).
+PRIVILEGES: Final = f"""{_OF_SERVICE}, granted as (
+    select 'relation ' || name as what, relowner, acl.* from ours,
+           aclexplode(coalesce(relacl, acldefault('r', relowner))) as acl
+    union all
+    select format('column %s.%I', name, attname), relowner, acl.*
+    from ours join pg_attribute on attrelid = ours.oid and not attisdropped, aclexplode(attacl) as acl
+)
+select format('privilege on %s: %s may %s%s', what,
+              case when grantee = 0 then 'everybody' else grantee::regrole::text end,
+              privilege_type, case when is_grantable and grantee <> relowner then ' and grant it' end)
+from granted where not (privilege_type = 'MAINTAIN' and grantee = relowner)
+"""
+#: The same as this program grants it: besides the owner's, readers read what is in analytics.
+WANTED_PRIVILEGES: Final = f"""{_OF_SERVICE}
+select format('privilege on relation %s: %s may %s', name, grantee::regrole, privilege_type)
+from ours, aclexplode(acldefault('r', relowner)) where privilege_type <> 'MAINTAIN'
+union all
+select format('privilege on relation %s: %s may SELECT', name, reader)
+from ours, unnest(array['worldledger_reader', 'worldledger_guest']) as r (reader) where nspname = 'analytics'
+"""
+#: Of these what readers lack.
+UNREADABLE: Final = f"""{_OF_SERVICE}
+select name from ours
+where nspname = 'analytics' and exists (
+    select from unnest(array['worldledger_reader', 'worldledger_guest']) as r (reader)
+    where not exists (select from aclexplode(relacl)
+                      where grantee::regrole::text = reader and privilege_type = 'SELECT'))
+"""
 
 
 class ViewFinding(NamedTuple):
@@ -100,6 +139,18 @@ async def strangers(connection: Connection, projections: Iterable[Projection]) -
     """Return the views that the service's role owns and that belong to none of these projections."""
     known = {view for projection in projections for view in _places(projection)}
     return [row["place"] for row in await connection.fetch(VIEWS_OF_SERVICE) if row["place"] not in known]
+
+
+async def privilege_findings(connection: Connection) -> list[str]:
+    """Say which privileges on the tables and views of projections are missing, and which are not the program's."""
+    there, wanted = [[row[0] for row in await connection.fetch(query)] for query in (PRIVILEGES, WANTED_PRIVILEGES)]
+    return compare(there, wanted)
+
+
+async def grant_again(connection: Connection) -> None:
+    """Let readers read the views over projections again, where they may not; to be run as the service's role."""
+    for row in await connection.fetch(UNREADABLE):
+        await connection.execute(f"grant select on {row['name']} to worldledger_reader, worldledger_guest")
 
 
 def _places(projection: Projection) -> list[str]:
