@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -347,6 +348,18 @@ class ExtraMissingError(SimulationError):
         """Make the error of a package that an extra would install."""
         what = f"{package} is not installed here; it comes with: pip install 'worldledger[{extra}]'"
         return cls(what, package=package, extra=extra)
+
+    @classmethod
+    @contextmanager
+    def where_missing(cls, packages: Mapping[str, str], extra: str) -> Iterator[None]:
+        """Wrap imports of an extra's packages, by their modules: one that is missing raises this error."""
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            package = packages.get((error.name or "").partition(".")[0])
+            if package is None:
+                raise
+            raise cls.of(package, extra) from error
 
 
 class RateLimitedError(SimulationError):

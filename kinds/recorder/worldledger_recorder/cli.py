@@ -59,7 +59,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Write the outcome as a JSO
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the command line asks for."""
+    """The arguments of one import."""
 
     kind: str
     file: str

@@ -57,7 +57,7 @@ _LAST_STEP: Final = (
     f"where world_id = $1 and kind = '{STEP_BEGAN}' order by global_seq desc limit 1"
 )
 #: The agents that are registered: $1 world_id.
-_AGENTS: Final = (
+AGENTS: Final = (
     "select distinct effect -> 'payload' ->> 'agent_id' as agent_id from effects "
     f"where world_id = $1 and kind = '{AGENT_REGISTERED_KIND}'"
 )
@@ -139,7 +139,7 @@ async def write_block(
         if await connection.fetchrow(statements.KNOWN_REQUESTS, world_id, [source], [block_id]) is not None:
             raise _RepeatedError(head)
         if not named <= known.agents:
-            known.agents.update(row["agent_id"] for row in await connection.fetch(_AGENTS, world_id))
+            known.agents.update(row["agent_id"] for row in await connection.fetch(AGENTS, world_id))
             new = [name for name in named if name not in known.agents]
             registrations[:] = map(rules.registered, sorted(new)[: max(MOST_AGENTS - len(known.agents), 0)])
         if any(draft["kind"] == STEP_BEGAN for draft in drafts):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
 from worldledger.errors import ExtraMissingError
@@ -24,16 +23,9 @@ _PACKAGES: Final = {
 }
 
 
-@contextmanager
-def needed() -> Iterator[None]:
+def needed() -> AbstractContextManager[None]:
     """Wrap imports that need the extra. Raises ExtraMissingError, which says what to install, if it is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = _PACKAGES.get((error.name or "").partition(".")[0])
-        if package is None:
-            raise
-        raise ExtraMissingError.of(package, _EXTRA) from error
+    return ExtraMissingError.where_missing(_PACKAGES, _EXTRA)
 
 
 class ArrowPool:

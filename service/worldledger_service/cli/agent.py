@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -78,7 +76,7 @@ def run(
         raise typer.BadParameter(f"{model!r} is not openai:NAME, such as openai:gpt-5-mini", param_hint="'--model'")
     if persona is None:
         raise typer.BadParameter("name a file that says whom the model plays", param_hint="'--persona'")
-    with _needed():
+    with ExtraMissingError.where_missing(_PACKAGES, _EXTRA):
         from worldledger.client import Client  # noqa: PLC0415 - slow to load
         from worldledger.llm import ModelError, read_personas  # noqa: PLC0415 - only where the extra is installed
         from worldledger.llm.openai import OpenAIModel  # noqa: PLC0415
@@ -157,15 +155,3 @@ def _show(made: Generation) -> None:
     elif output.text.strip():
         told.append(plain(" ".join(output.text.split())[:_SHOWN]))
     put(", ".join(told))
-
-
-@contextmanager
-def _needed() -> Iterator[None]:
-    """Wrap imports that need the extra. Raises ExtraMissingError, which says what to install, if it is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = _PACKAGES.get((error.name or "").partition(".")[0])
-        if package is None:
-            raise
-        raise ExtraMissingError.of(package, _EXTRA) from error

@@ -25,7 +25,7 @@ from worldledger.names import experiment_label, namesake
 from worldledger_recorder.files.mapping import TableMapping, mapping_of
 from worldledger_recorder.files.rows import Row, RowReader, RowRefusedError, content_of
 from worldledger_recorder.rules import RULESET, SOURCE, registered
-from worldledger_recorder.store import MOST_AGENTS
+from worldledger_recorder.store import AGENTS, MOST_AGENTS
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection
@@ -53,16 +53,11 @@ _IMPORTED: Final = """
 select effect -> 'payload' from effects where world_id = $1 and kind = 'RowsImported'
 order by world_id desc, kind desc, global_seq desc limit 1
 """
-#: $1 world_id.
-_AGENTS: Final = """
-select distinct effect -> 'payload' ->> 'agent_id' as agent_id from effects
-where world_id = $1 and kind = 'AgentRegistered'
-"""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What people should know about a file, or a row of it."""
+    """A remark about a file, or about one of its rows."""
 
     place: str
     text: str
@@ -74,7 +69,7 @@ class Notice:
 
 @dataclass
 class FileSummary:
-    """What an import did: rows that are new, that were there already, and that are refused; effects and worlds made."""
+    """The result of an import: counts of new, known and refused rows, and the effects and worlds that were made."""
 
     rows: int = 0
     imported: int = 0
@@ -263,7 +258,7 @@ class _Import:
             raise chunk.stop
 
     def conclude(self) -> None:
-        """Tell of worlds that were imported from a file with more rows than this one."""
+        """Warn about worlds that were imported from a file with more rows than this one."""
         for world in self._worlds.values():
             if world.rows and not world.is_checked:
                 self._check(world)
@@ -283,7 +278,7 @@ class _Import:
                 raise _taken(world.name, "and a fork of one that was imported")
             imported = orjson.loads(row["imported"])
             world.is_there, world.rows, world.sha256 = True, imported["rows"], imported["sha256"]
-            world.agents |= {found["agent_id"] for found in await self._store.reader.fetch(_AGENTS, world.name)}
+            world.agents |= {found["agent_id"] for found in await self._store.reader.fetch(AGENTS, world.name)}
 
     def _new(self, world: _World, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the rows that were not imported before, after checking that those that were are the same."""

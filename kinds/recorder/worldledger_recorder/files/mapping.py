@@ -84,7 +84,7 @@ class TimeColumn(_Part):
 
 
 class Named(_Part):
-    """What names an agent or a kind: a column, with a default for rows where it is missing; or a constant."""
+    """How an agent or a kind is named: by a column, with a default for rows where it is missing; or a constant."""
 
     column: Name | None = None
     default: Word | None = None
