@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from tests.cases import cases
 from worldledger.canonical import gate
 from worldledger.client.plain import to_plain
-from worldledger.errors import InvalidEffectError
+from worldledger.errors import EffectTooLargeError, InvalidEffectError
 
 
 @dataclass
@@ -44,6 +44,20 @@ class Mood(Enum):
     CALM = "calm"
 
 
+class Elsewhere:
+    """A tensor that lies on another device, with a repr that fails, too."""
+
+    dtype = "float32"
+
+    def tolist(self) -> Any:
+        """Fail as such tensors do."""
+        raise TypeError("cannot convert a tensor of a device")
+
+    def __repr__(self) -> str:
+        """Fail."""
+        raise RuntimeError
+
+
 class Level(IntEnum):
     """A number."""
 
@@ -61,6 +75,10 @@ Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - as older programs have
         (np.bool_(True), True),
         (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
         (np.array([1.0, np.nan]), [1.0, "NaN"]),
+        (np.array(["2026-01-31"], "datetime64[ns]"), ["2026-01-31T00:00:00.000000000"]),
+        (np.datetime64("2026-01-31T12:00", "m"), "2026-01-31T12:00"),
+        (np.timedelta64(1500, "ms"), 1.5),
+        (np.ma.masked_array([1, 2], [False, True]), [1, None]),
         (datetime(2026, 1, 31, 12, tzinfo=UTC), "2026-01-31T12:00:00+00:00"),
         (date(2026, 1, 31), "2026-01-31"),
         (timedelta(minutes=2), 120.0),
@@ -81,6 +99,7 @@ Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - as older programs have
         (float("inf"), "Infinity"),
         (-0.0, 0.0),
         (2**60, "1152921504606846976"),
+        (16**5000, f"0x1{'0' * 5000}"),
     ],
 )
 def test_what_programs_have_is_converted(value: Any, plain: Any) -> None:
@@ -99,6 +118,7 @@ def test_what_programs_have_is_converted(value: Any, plain: Any) -> None:
         ({"a": "\x00"}, "$.payload.a"),
         ({"a": {"\ud800": 1}}, "$.payload.a"),
         ({"a": 1j}, "$.payload.a"),
+        ({"a": [Elsewhere()]}, "$.payload.a[0]"),
     ],
 )
 def test_what_cannot_be_converted_is_refused_with_its_path(value: Any, path: str) -> None:
@@ -107,6 +127,29 @@ def test_what_cannot_be_converted_is_refused_with_its_path(value: Any, path: str
         to_plain(value, lambda _: None, path="$.payload", level=2)
     assert refused.value.path == path
     gate(to_plain(value, lambda _: None, unknown="repr"))
+
+
+@cases(
+    "value",
+    [
+        "x" * 1001,
+        bytes(1001),
+        {1: "x" * 600, 2: "x" * 600},
+        [[0] * 300, [0] * 300],
+        np.broadcast_to(np.float64(0), (10**6, 10**6)),
+        range(10**12),
+        set(range(501)),
+        dict.fromkeys(range(501)),
+    ],
+)
+def test_what_is_too_large_is_refused_before_it_is_converted(value: Any) -> None:
+    """With the path of what makes it so, its size and what to do; a terabyte of zeros is not written out first."""
+    with pytest.raises(
+        EffectTooLargeError, match=r"\$\.a\.b.*: at least .* a payload has at most 1,000: record"
+    ) as caught:
+        to_plain({"a": {"b": value}}, lambda _: None, unknown="repr", most=1000)
+    assert caught.value.path.startswith("$.a.b")
+    to_plain({"a": {"b": "x" * 900}, "c": np.zeros(20)}, lambda _: None, most=1000)
 
 
 def test_two_keys_that_become_one_are_refused() -> None:

@@ -11,17 +11,19 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import asyncpg
 import orjson
 import pytest
+from worldledger_recorder.writer import Writer
 
 from worldledger import record
-from worldledger.client.recording import MOST_PAYLOAD, RecordingError
+from worldledger.client.recording import MOST_PAYLOAD, RecordingError, Spool
+from worldledger.client.transport import RemoteError
 from worldledger.effects import is_system_kind
 from worldledger.errors import InvalidEffectError, InvalidNameError, ReservedKindError
 
@@ -289,11 +291,11 @@ def test_a_problem_does_not_end_the_program(
 ) -> None:
     """Unless that wants it to: what is refused is told with its path, once, and counted; the rest is recorded."""
     problems: list[Exception] = []
-    with record(world_id, url=service, quiet=True) as run:
+    with record(world_id, url=service, quiet=True, payload_bytes=4 * MOST_PAYLOAD) as run:
         wrong: list[Callable[[], object]] = [
             lambda: run.effect("Ate", food=object()),
             lambda: run.effect("WorldCreated"),
-            lambda: run.effect("Ate", text="x" * MOST_PAYLOAD),
+            lambda: run.effect("Ate", text="x" * 4 * MOST_PAYLOAD),
             lambda: run.effect(7),  # type: ignore[arg-type]
             lambda: run.set("", gold=1),
             lambda: run.step(0),
@@ -306,11 +308,14 @@ def test_a_problem_does_not_end_the_program(
                         call()
                 else:
                     call()
+        run._on_error = "warn"
+        run.effect("Ate", text="x" * 3 * MOST_PAYLOAD)  # more than a block has, and than this service takes
         run.effect("Ate", food="figs")
-    assert (run.effects, run.lost, len(problems)) == (1, 30, 6)
+    assert (run.effects, run.lost, len(problems)) == (2, 31, 6)
     assert [each["payload"] for each in effects(shared_url, world_id)] == [{"food": "figs"}]
     messages = [each.getMessage() for each in caplog.records if each.name == "worldledger.recording"]
-    assert len(messages) == 6
+    assert len(messages) == 7
+    assert "WORLDLEDGER_MAX_EFFECT_BYTES of the server may be set to more" in messages[-1]
     assert any("$.payload.food" in text for text in messages)
 
 
@@ -326,6 +331,32 @@ def test_durable_calls_wait(
     assert [each["payload"]["price"] for each in effects(shared_url, world_id)] == ["1.10", "1j"]
     assert run.converted == {"decimal.Decimal as a text": 1, "complex as its repr": 1}
     assert "decimal.Decimal as a text" in capfd.readouterr().err
+
+
+async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until a service takes it; of a line that it never takes it is told how it would."""
+
+    class Small:
+        taken: ClassVar[list[tuple[str, list[Any]]]] = []
+
+        async def write(self, block_id: str, lines: Sequence[bytes], _: float) -> None:
+            if sum(map(len, lines)) > 200:
+                raise RemoteError("the body has more than 200 bytes", code="body_too_large")
+            self.taken.append((block_id, [orjson.loads(line)[3]["n"] for line in lines]))
+
+    spool = Spool(tmp_path, {"world": "town"})
+    sizes = [10, 10, 10, 300, 10, 10, 10, 10, 10]
+    spool.write(b"".join(orjson.dumps(["Ate", None, 0.0, {"n": n, "x": "x" * s}]) + b"\n" for n, s in enumerate(sizes)))
+    writer = Writer(str(spool.prefix), has_program=False)
+    while lines := writer._next():
+        await writer._write(Small(), lines)  # type: ignore[arg-type] - it begins nothing
+    assert [number for _, numbers in Small.taken for number in numbers] == [0, 1, 2, 4, 5, 6, 7, 8]
+    assert len({block_id for block_id, _ in Small.taken}) == len(Small.taken)
+    assert (writer.place.lines, writer.place.tried) == (9, 0)
+    told = capsys.readouterr().err
+    assert "more than 200 bytes; WORLDLEDGER_MAX_BODY_BYTES of the server may be set to more: [" in told
+    assert len(told) < 500
+    spool.forget()
 
 
 @pytest.mark.thorough

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
@@ -18,33 +18,51 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from worldledger.canonical import MAX_DEPTH, MAX_INT, child
-from worldledger.errors import InvalidEffectError
+from worldledger.errors import EffectTooLargeError, InvalidEffectError
 
 #: What becomes of a value that cannot be converted: an error with its path, or the text of its ``repr``.
 Unknown: TypeAlias = Literal["refuse", "repr"]
 
 #: Longest ``repr`` that stands for a value, in characters.
 _MOST_CHARACTERS: Final = 1000
+#: Bits of the largest integer that becomes a text in decimal; Python refuses to write much larger ones.
+_MOST_BITS: Final = 8192
 _NOT_FINITE: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def to_plain(
-    value: Any, told: Callable[[str], object], *, unknown: Unknown = "refuse", path: str = "$", level: int = 1
+    value: Any,
+    told: Callable[[str], object],
+    *,
+    unknown: Unknown = "refuse",
+    path: str = "$",
+    level: int = 1,
+    most: float = math.inf,
 ) -> Any:
     """Return a value as one that the write gate accepts (`worldledger.canonical.gate`).
 
     ``told`` is called with what each conversion did, such as ``numpy.int64 as a value``. Converted are numbers and
     arrays of numpy and what is like them, dates and times, Decimal, dataclasses, models of Pydantic, sets, bytes,
     UUIDs, paths, enums, keys that are no strings, and numbers that JSON does not have. Raises InvalidEffectError with
-    the path of any other value, unless ``unknown`` is ``repr``.
+    the path of any other value, unless ``unknown`` is ``repr``; and EffectTooLargeError with the path of the value
+    that makes the JSON larger than ``most`` bytes, before it is converted.
     """
-    return _Converter(told, unknown).convert(value, path, level)
+    return _Converter(told, unknown, most).convert(value, path, level)
+
+
+def too_large(size: int, most: float, path: str) -> EffectTooLargeError:
+    """Return the refusal of a value whose JSON has at least ``size`` bytes."""
+    what = f"at least {size:,} bytes as JSON; a payload has at most {most:,}: record where it is, or its digest"
+    return EffectTooLargeError(what, path)
 
 
 class _Converter:
-    def __init__(self, told: Callable[[str], object], unknown: Unknown) -> None:
+    def __init__(self, told: Callable[[str], object], unknown: Unknown, most: float) -> None:
         self._told = told
         self._unknown = unknown
+        self._most = most
+        #: the bytes that the JSON has at least so far
+        self._size = 0
 
     def convert(self, value: Any, path: str, level: int) -> Any:
         kind = type(value)
@@ -53,7 +71,7 @@ class _Converter:
         if kind is str:
             return self._text(value, path)
         if kind is int or kind is float:
-            return self._number(value)
+            return self._number(value, path)
         if level > MAX_DEPTH:
             raise InvalidEffectError(f"nested deeper than {MAX_DEPTH} levels", path)
         if kind is dict:
@@ -62,19 +80,29 @@ class _Converter:
             return self._list(value, path, level)
         return self._converted(value, path, level)
 
+    def _allow(self, size: int, path: str) -> int:
+        """Return how many bytes the JSON has at least with so many more. Raises EffectTooLargeError."""
+        if self._size + size > self._most:
+            raise too_large(self._size + size, self._most, path)
+        return self._size + size
+
     def _converted(self, value: Any, path: str, level: int) -> Any:
         """Return what a value of any other type becomes."""
-        how, plain = self._of_library(value)
-        if how is None:
-            how, plain = self._of_program(value)
+        self._allow(_least_size(value), path)
+        why = "is no JSON value"
+        try:
+            how, plain = self._of_library(value)
+            if how is None:
+                how, plain = self._of_program(value)
+        except Exception as error:  # noqa: BLE001 - it is code of the value's own, such as that of a tensor elsewhere
+            how, why = None, f"cannot be converted ({type(error).__name__}: {error})"
         if how is not None:
             self._told(f"{_name(value)} as {how}")
             return self.convert(plain, path, level)
         if self._unknown == "repr":
             self._told(f"{_name(value)} as its repr")
-            return self._text(repr(value)[:_MOST_CHARACTERS], path)
-        what = f"{_name(value)} is no JSON value; convert it, or record with unknown='repr'"
-        raise InvalidEffectError(what, path)
+            return self._text(_repr(value), path)
+        raise InvalidEffectError(f"{_name(value)} {why}; convert it, or record with unknown='repr'", path)
 
     @staticmethod
     def _of_library(value: Any) -> tuple[str | None, Any]:
@@ -103,7 +131,7 @@ class _Converter:
         if is_dataclass(value) and not isinstance(value, type):
             return "an object", {field.name: getattr(value, field.name) for field in fields(value)}
         if hasattr(value, "dtype") and hasattr(value, "tolist"):  # numpy, and arrays that are like its own
-            plain = value.tolist()
+            plain = _exact(value).tolist()
             return (
                 (None, None) if type(plain) is type(value) else ("a list" if type(plain) is list else "a value", plain)
             )
@@ -117,7 +145,8 @@ class _Converter:
             return "a list", list(value)
         return None, None
 
-    def _object(self, items: Iterable[tuple[Any, Any]], path: str, level: int) -> dict[str, Any]:
+    def _object(self, items: Collection[tuple[Any, Any]], path: str, level: int) -> dict[str, Any]:
+        self._size = self._allow(2 * len(items), path)
         found: dict[str, Any] = {}
         for key, item in items:
             name = key
@@ -130,21 +159,23 @@ class _Converter:
             found[name] = self.convert(item, child(path, name), level + 1)
         return found
 
-    def _list(self, items: Iterable[Any], path: str, level: int) -> list[Any]:
+    def _list(self, items: Collection[Any], path: str, level: int) -> list[Any]:
+        self._size = self._allow(2 * len(items), path)
         return [self.convert(item, child(path, at), level + 1) for at, item in enumerate(items)]
 
-    def _number(self, value: float) -> Any:
+    def _number(self, value: float, path: str) -> Any:
         if isinstance(value, int):
             if abs(value) <= MAX_INT:
                 return value
             self._told("integers beyond ±(2^53-1) as texts")
-            return str(value)
+            return self._text(str(value) if value.bit_length() <= _MOST_BITS else hex(value), path)
         if not math.isfinite(value):
             self._told("numbers that are not finite as texts")
             return _NOT_FINITE.get(value, "NaN")
         return value + 0.0  # -0.0 is 0.0
 
     def _text(self, value: str, path: str) -> str:
+        self._size = self._allow(len(value), path)
         if "\x00" not in value:
             try:
                 value.encode()
@@ -156,6 +187,31 @@ class _Converter:
             raise InvalidEffectError("a text with a NUL character or a lone surrogate", path)
         self._told("texts that JSON does not carry as their repr")
         return ascii(value)
+
+
+def _least_size(value: Any) -> int:
+    """Return how many bytes of JSON a value has at least, where converting it could take far more memory first."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return memoryview(value).nbytes
+    if isinstance(value, Collection) and not hasattr(value, "dtype"):
+        return 2 * len(value)
+    size = getattr(value, "size", 0)  # of arrays their number of elements
+    return 2 * size if type(size) is int else 0
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)[:_MOST_CHARACTERS]
+    except Exception:  # noqa: BLE001 - it is code of the value's own
+        return f"<{_name(value)}>"
+
+
+def _exact(value: Any) -> Any:
+    """Return an array or a scalar as one whose Python values mean the same: numpy's own times become integers."""
+    kind = getattr(value.dtype, "kind", "")
+    if kind == "M":
+        return value.astype(str)
+    return value.astype("timedelta64[us]") if kind == "m" else value
 
 
 def _name(value: Any) -> str:

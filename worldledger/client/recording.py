@@ -36,12 +36,12 @@ from urllib.parse import quote
 
 import orjson
 
-from worldledger.canonical import gate
-from worldledger.client.plain import Unknown, to_plain
+from worldledger.canonical import child, gate
+from worldledger.client.plain import Unknown, to_plain, too_large
 from worldledger.client.transport import checked_address
 from worldledger.drafts import MAX_WORD, check_sim_time
 from worldledger.effects import SERVICE_SOURCE, is_system_kind
-from worldledger.errors import EffectTooLargeError, InvalidEffectError, ReservedKindError, SimulationError
+from worldledger.errors import InvalidEffectError, ReservedKindError, SimulationError
 from worldledger.genesis import check_world_name
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
@@ -57,8 +57,10 @@ FLUSH_BYTES: Final = 64 * 1024
 _MOST_GATHERED: Final = 16 * 1024 * 1024
 #: Bytes after which the spool goes on in another file, so that what is delivered can be deleted.
 _SEGMENT_BYTES: Final = 64 * 1024 * 1024
-#: Largest payload in bytes: an effect has at most 1 MiB, its other members included.
+#: Largest payload in bytes, unless a program says otherwise: an effect has at most 1 MiB, its other members included.
 MOST_PAYLOAD: Final = 1024 * 1024 - 4096
+#: The most that a program may say: a quarter of the longest value that PostgreSQL has.
+_LARGEST_PAYLOAD: Final = 256 * 1024 * 1024
 #: The module that delivers a spool, as a process.
 _DELIVERING: Final = "worldledger_recorder.writer"
 #: Seconds for which a program waits at its end for a server that is away.
@@ -101,6 +103,7 @@ def record(
     start_timeout: float = 60.0,
     close_timeout: float = 60.0,
     spool_bytes: int = 1024**3,
+    payload_bytes: int = MOST_PAYLOAD,
 ) -> Recording:
     """Return a recording of this program in the world ``name``, which is made if there is none: a context manager.
 
@@ -117,9 +120,15 @@ def record(
     - ``start_timeout``, ``close_timeout``: seconds to wait for the server at the beginning, and at the end for what is
       under way; then the program goes on, and what was recorded is delivered when the server answers.
     - ``spool_bytes``: most bytes that wait on disk to be delivered. What comes then is lost, and counted.
+    - ``payload_bytes``: most bytes of one payload as JSON. A larger one is refused, before it is copied. For more than
+      the default the server needs a larger ``WORLDLEDGER_MAX_EFFECT_BYTES``, and from 32 MiB on a service a larger
+      ``WORLDLEDGER_MAX_BODY_BYTES``.
 
-    Raises InvalidNameError, ValueError and InvalidEffectError for a name, an address or tags that cannot be used.
+    Raises InvalidNameError, ValueError and InvalidEffectError for a name, an address, a size or tags that cannot be
+    used.
     """
+    if not 0 < payload_bytes <= _LARGEST_PAYLOAD:
+        raise ValueError(f"payload_bytes is at most {_LARGEST_PAYLOAD:,}, not {payload_bytes:,}")
     address = url or os.environ.get("WORLDLEDGER_URL") or None
     folder = home or os.environ.get("WORLDLEDGER_HOME") or "~/.worldledger"
     settings = {
@@ -135,6 +144,7 @@ def record(
         "start_timeout": start_timeout,
         "close_timeout": close_timeout,
         "spool_bytes": spool_bytes,
+        "payload_bytes": payload_bytes,
     }
     return Recording(settings)
 
@@ -344,6 +354,7 @@ class Recording:
         self._on_error: OnError = settings["on_error"]
         self._unknown: Unknown = settings["unknown"]
         self._durable: bool = settings["durable"]
+        self._most: int = settings["payload_bytes"]
         #: what was recorded by this process: effects, entities that were set or removed, and steps
         self.effects = 0
         #: how often a value was converted, by how
@@ -539,14 +550,17 @@ class Recording:
             self._open(wait=False)
         if self._delivery is not None and self._delivery.is_refused:
             raise RecordingError(self._why_not())
+        most = self._most
+        for name, value in payload.items():
+            if type(value) is str and len(value) > most:  # writing it would take as much memory again
+                raise too_large(len(value), most, child("$.payload", name))
         try:
             text = gate(payload, path="$.payload", level=2)
         except InvalidEffectError:
-            plain = to_plain(payload, self._note, unknown=self._unknown, path="$.payload", level=2)
+            plain = to_plain(payload, self._note, unknown=self._unknown, path="$.payload", level=2, most=most)
             text = gate(plain, path="$.payload", level=2)
-        if len(text) > MOST_PAYLOAD:
-            what = f"a payload of {len(text):,} bytes; at most {MOST_PAYLOAD:,}: record where it is, or its digest"
-            raise EffectTooLargeError(what, "$.payload")
+        if len(text) > most:
+            raise too_large(len(text), most, "$.payload")
         if own_time is not None:
             self._has_own_time = True
             stated = orjson.dumps(check_sim_time(float(own_time)))

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -24,6 +25,7 @@ import orjson
 from worldledger.aio import Backoff, running
 from worldledger.client.transport import BlockingTransport, path_of
 from worldledger.errors import (
+    EffectTooLargeError,
     EmbeddedServerError,
     InvalidEffectError,
     RecoveryAction,
@@ -45,6 +47,9 @@ _LOOK_SECONDS: Final = 1.0
 _GAVE_UP: Final = 3
 #: Most spools of earlier programs that are delivered, too.
 _MOST_LEFT: Final = 8
+#: The code of a service's refusal of a body, and the settings by which it and too large an effect may be allowed.
+_TOO_LARGE: Final = "body_too_large"
+_ADVICE: Final = {_TOO_LARGE: "WORLDLEDGER_MAX_BODY_BYTES", EffectTooLargeError.code: "WORLDLEDGER_MAX_EFFECT_BYTES"}
 #: The event that says that a recording did not end in order.
 CUT: Final = "RecordingCut"
 
@@ -244,9 +249,9 @@ class Writer:
         while True:
             ended = self.is_alone  # read before the spool: nothing comes after it
             self.woken.clear()
-            lines, end = self._next()
+            lines = self._next()
             if lines:
-                await self._write(found, lines, end)
+                await self._write(found, lines)
                 continue
             control = self._control()
             if control.get("next"):
@@ -264,28 +269,45 @@ class Writer:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self.woken.wait(), _LOOK_SECONDS)
 
-    async def _write(self, found: Goal, lines: list[bytes], end: int) -> None:
-        """Write a block. A line that the world refuses is left out, and told."""
+    async def _write(self, found: Goal, lines: list[bytes]) -> None:
+        """Write a block, or the first half of one that is too large. A line that is refused is left out, and told."""
         place = self.place
-        size = end - place.offset
-        place.tried = end
-        place.keep()
         block_id = f"{self.about['token']}-{place.segment}-{place.offset}"
-        count = len(lines)
+        every_end = [*accumulate((len(line) + 1 for line in lines), initial=place.offset)][1:]
+        ends, end = every_end.copy(), every_end[-1]
         while lines:
+            if place.tried != end:
+                place.tried = end
+                place.keep()
             try:
                 await found.write(block_id, lines, place.base or 0.0)
                 break
-            except InvalidEffectError as error:
-                if error.index is None or not 0 <= error.index < len(lines):
+            except SimulationError as error:
+                at: int | None = None
+                if isinstance(error, InvalidEffectError):
+                    at = error.index
+                elif error.code == _TOO_LARGE and len(lines) > 1:
+                    del lines[len(lines) // 2 :], ends[len(ends) // 2 :]
+                    end = ends[-1]
+                    continue
+                elif error.code == _TOO_LARGE:
+                    at = 0
+                if at is None or not 0 <= at < len(lines):
                     raise
-                self.say(refused=f"{error.reason} ({error.path}): {lines[error.index][:200].decode(errors='replace')}")
-                del lines[error.index]
+                self._refuse(error, lines[at])
+                del lines[at], ends[at]
+        place.lines += every_end.index(end) + 1
+        place.bytes += end - place.offset
         place.offset, place.tried = end, 0
-        place.lines += count
-        place.bytes += size
         place.keep()
         self.say(done=[place.lines, place.bytes])
+
+    def _refuse(self, error: SimulationError, line: bytes) -> None:
+        """Tell of a line that is left out."""
+        why = f"{error.reason} ({error.path})" if isinstance(error, InvalidEffectError) else error.message
+        if error.code in _ADVICE:
+            why = f"{why}; {_ADVICE[error.code]} of the server may be set to more"
+        self.say(refused=f"{why}: {line[:200].decode(errors='replace')}")
 
     async def _note_cut(self, found: Goal) -> None:
         """Record that the program ended without closing its recording."""
@@ -304,19 +326,24 @@ class Writer:
             self.place.offset = len(os.pread(self._fd, _BYTES, 0).split(b"\n", 1)[0]) + 1
         return os.pread(self._fd, size, self.place.offset)
 
-    def _next(self) -> tuple[list[bytes], int]:
-        """Return the lines of the next block, and where it ends; no lines if none are whole yet, or others come."""
-        if self.place.tried:
-            data = self._read(self.place.tried - self.place.offset)
-        else:
-            data = self._read(_BYTES)
-            data = data[: data.rfind(b"\n") + 1]
+    def _next(self) -> list[bytes]:
+        """Return the lines of the next block; none if they are not whole yet, or something else comes."""
+        data = self._read(self.place.tried - self.place.offset) if self.place.tried else self._read_lines()
         lines = data.split(b"\n")[:-1][:_LINES]
         for at, line in enumerate(lines):
             if line.startswith(b"{"):
-                lines = lines[:at]
-                break
-        return lines, self.place.offset + sum(map(len, lines)) + len(lines)
+                return lines[:at]
+        return lines
+
+    def _read_lines(self) -> bytes:
+        """Return about _BYTES of whole lines, or one that is longer."""
+        size = _BYTES
+        while True:
+            data = self._read(size)
+            end = data.rfind(b"\n") + 1
+            if end or len(data) < size:
+                return data[:end]
+            size *= 2
 
     def _control(self) -> dict[str, Any]:
         """Return what the spool says about itself next; nothing if it does not."""

@@ -205,7 +205,7 @@ class CsvTable(Table):
                 why = _UNCLOSED if "end of data" in str(error) else f"not CSV: {error}"
             except _TooLongError as error:
                 ended = not error.goes_on
-                why = f"more than {MOST} characters" if error.goes_on else _UNCLOSED
+                why = f"more than {MOST} characters{_TOO_LONG}" if error.goes_on else _UNCLOSED
             if why:
                 yield first, [], why
                 first = lines.number + 1
@@ -220,7 +220,11 @@ class CsvTable(Table):
         return _checked([cell.strip() or f"column_{at}" for at, cell in enumerate(cells, 1)], self.file, number)
 
 
-_UNCLOSED: Final = "a quoted field begins here that does not end; what comes after it in the file is not read"
+_UNCLOSED: Final = (
+    f"a quoted field begins here that does not end within {MOST} characters; what comes after it is not read"
+)
+#: What is said of a row that is too long for any reader.
+_TOO_LONG: Final = ", which no row may have: write where such a value is, or its digest"
 
 
 def csv_dialect(stream: BinaryIO) -> Csv:
@@ -281,7 +285,7 @@ class JsonLinesTable(Table):
             if len(line) > MOST and not line.endswith(b"\n"):
                 while line and not line.endswith(b"\n"):
                     line = stream.readline(MOST)
-                yield Record(number, {}, f"more than {MOST} bytes")
+                yield Record(number, {}, f"more than {MOST} bytes{_TOO_LONG}")
                 continue
             if line.isspace():
                 continue
