@@ -77,6 +77,16 @@ class Persona(BaseModel):
     prices: Prices | None = None
     budget: Budget = Budget()
 
+    def asked_with(self) -> dict[str, JsonValue]:
+        """Return the parameters of a request, with a bound of its answer."""
+        is_bounded = not {"max_tokens", "max_completion_tokens"}.isdisjoint(self.parameters)
+        return dict(self.parameters) if is_bounded else {"max_tokens": DEFAULT_MAX_TOKENS, **self.parameters}
+
+    def described(self) -> str:
+        """Return character and goals, in words for the model."""
+        goals = "".join(f"\n- {goal}" for goal in self.goals)
+        return self.character.strip() + (f"\nYour goals:{goals}" if goals else "")
+
     @property
     def max_tokens(self) -> int:
         """The most tokens of an answer."""

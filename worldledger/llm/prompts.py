@@ -17,7 +17,7 @@ import orjson
 from worldledger.deltas import ObservationDelta, ObservedEvent, View
 from worldledger.errors import InvalidConfigError
 from worldledger.llm.model import Request, Tool, ToolCall
-from worldledger.llm.persona import DEFAULT_MAX_TOKENS, Persona
+from worldledger.llm.persona import Persona
 
 _SPEAK: Final = "Speak"
 #: The kinds of intents that are not the payload of an effect.
@@ -93,8 +93,7 @@ def request_for(
     corrections: Iterable[str] = (),
 ) -> Request:
     """Return what a model is asked: its character, what it remembers, the view if it is to be told, and its turn."""
-    goals = "".join(f"\n- {goal}" for goal in persona.goals)
-    system = f"You are {agent_id}. {persona.character.strip()}" + (f"\nYour goals:{goals}" if goals else "")
+    system = f"You are {agent_id}. {persona.described()}"
     messages = [{"role": "system", "content": system}, {"role": "user", "content": _COMING_IN}]
     more = [Told(is_own=False, text=text) for text in corrections]
     if view is not None:
@@ -103,9 +102,7 @@ def request_for(
         _add(messages, "assistant" if told.is_own else "user", told.text)
     if messages[-1]["role"] != "user":
         _add(messages, "user", _YOUR_TURN)
-    bounded = {"max_tokens", "max_completion_tokens"} & persona.parameters.keys()
-    parameters = persona.parameters if bounded else {"max_tokens": DEFAULT_MAX_TOKENS, **persona.parameters}
-    return Request(messages, tuple(tools), parameters)
+    return Request(messages, tuple(tools), persona.asked_with())
 
 
 def _add(messages: list[dict[str, str]], role: str, text: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from worldledger.aio import first_of
 from worldledger.errors import AgentLeasedError, SimulationError, UnknownAgentError
 from worldledger.llm.budgets import Budgets
+from worldledger.llm.recall import ancestors, recall_from
 from worldledger.llm.thinker import Generation, Thinker
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ async def run_agent(
     """Play an agent under a lease, until the persona's turns are used up or this is cancelled.
 
     An agent that is not registered is. It goes on where it was: what it has missed is observed first, and what an
-    earlier program left behind is reported as lost. Raises AgentLeasedError while another program runs it, also if that
+    earlier program left behind is reported as lost. In a fork, answers that stand in the logs of its ancestors are
+    given again instead of asking the model, wherever it would be asked the same; ``recall`` has others, and an empty
+    Recall has none. Raises AgentLeasedError while another program runs it, also if that
     has taken it over in the meantime, and as `Thinker.run`.
     """
     holder = holder or holder_name()
@@ -74,6 +77,8 @@ async def run_agent(
     try:
         await _lease(world, agent_id, holder, lease_s)
         try:
+            if recall is None:
+                recall = await recall_from(await ancestors(world), agent_id)
             thinker = Thinker(
                 world, agent, model, persona, recovery=recovery, budgets=budgets, recall=recall, watch=watch
             )

@@ -12,6 +12,8 @@ from typing import Final
 from worldledger.aio import CancelToken
 from worldledger.llm.model import Chunk, End, ModelError, Text, ToolCall, Usage
 
+#: Pieces beyond ``max_tokens`` after which an answer is cut off here: its service should have done so.
+BEYOND: Final = 16
 #: Seconds that a model may take to end a request.
 _CLOSE_SECONDS: Final = 5.0
 

@@ -11,7 +11,6 @@ What each generation used and what came of it is reported to the log.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,13 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import orjson
-
 from worldledger.aio import CancelToken, running
 from worldledger.backoff import Backoff
 from worldledger.core_kinds import GENERATION_REPORTED_KIND, GENERATION_STARTED_KIND, Outcome
 from worldledger.deltas import ObservationDelta, ObservedEvent, View, apply_delta
-from worldledger.drafts import MAX_WORD
 from worldledger.errors import (
     EffectTooLargeError,
     ErrorRecoveryPolicy,
@@ -38,7 +34,8 @@ from worldledger.llm.budgets import Budgets
 from worldledger.llm.model import Model, Request
 from worldledger.llm.prompts import Actions, Intended, Memory, request_for
 from worldledger.llm.recall import Recall, Recollection
-from worldledger.llm.streaming import Output, collect
+from worldledger.llm.reports import MOST_TEXT, Prompt, answer_of, cost_of, known, plain, times_of, word
+from worldledger.llm.streaming import BEYOND, Output, collect
 
 if TYPE_CHECKING:
     from worldledger.client.handle import RemoteHandle
@@ -64,10 +61,6 @@ _AGAIN: Final = frozenset({RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY
 _REFUSALS: Final = frozenset({"content_filter", "refusal"})
 #: The beginning of the reason of a generation that was made stale, before the seq.
 _STALE: Final = "stale_due_to_effect_"
-#: Pieces beyond ``max_tokens`` after which an answer is cut off here: its service should have done so.
-_BEYOND: Final = 16
-#: Longest message of an error that is kept.
-_MOST_TEXT: Final = 2000
 
 log = logging.getLogger("worldledger.llm")
 
@@ -298,23 +291,14 @@ class Thinker:
         persona, req_id, context_seq = self._persona, f"{self._name}.{self._made}", self._seen
         self._news.clear()
         request = request_for(self.agent_id, persona, self._memory, self._actions.tools, self._view, problems)
-        prompt = orjson.dumps(request.to_value(), option=orjson.OPT_SORT_KEYS)
-        salt = secrets.token_hex(16)
-        described: dict[str, Any] = {
-            "name": self._model.name,
-            "parameters": dict(request.parameters),
-            "prompt_digest": hashlib.sha256(salt.encode() + prompt).hexdigest(),
-        }
-        if "seed" in request.parameters:
-            described["seed"] = request.parameters["seed"]
-        token = self._agent.issue_cancel_token(req_id, context_seq, model=described)
+        prompt = Prompt(request)
+        token = self._agent.issue_cancel_token(req_id, context_seq, model=prompt.described(self._model.name))
         made = Generation(self.agent_id, req_id, context_seq, request)
         made.recalled = self._recall.find(self._model.name, request)
-        texts = [{"part": "prompt", "text": prompt.decode(), "salt": salt}]
         try:
             if made.recalled is not None or await self._budgets.take(*self._payer):
                 stream = self._model.stream(request) if made.recalled is None else made.recalled.stream()
-                await collect(stream, token, made.output, most_pieces=persona.max_tokens + _BEYOND)
+                await collect(stream, token, made.output, most_pieces=persona.max_tokens + BEYOND)
                 await self._act(made, token)
             else:
                 made.outcome = "limited"
@@ -323,11 +307,11 @@ class Thinker:
                 made.outcome = "interrupted"
             with suppress(SimulationError, TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS):
-                    await self._report(made, texts)
+                    await self._report(made, prompt)
             raise
         if made.recalled is None:
             await self._budgets.spend(*self._payer, _used(made.output))
-        await self._report(made, texts)
+        await self._report(made, prompt)
         self._ended_at = asyncio.get_running_loop().time()
         self._watch(made)
         return made
@@ -344,7 +328,7 @@ class Thinker:
             made.outcome = "failed"
         elif output.finish in _REFUSALS:
             made.outcome = "refused"
-        elif not (intended := self._actions.of(_plain(output.text), output.calls.values())):
+        elif not (intended := self._actions.of(plain(output.text), output.calls.values())):
             made.outcome = "silent"
         else:
             made.outcome = "refused"
@@ -355,10 +339,10 @@ class Thinker:
 
     async def _submit(self, made: Generation, each: Intended, req_id: str) -> bool:
         """Submit one intent, and note what became of it; return False if nothing more can come of the answer."""
-        told: dict[str, Any] = {"kind": _word(each.kind)}
+        told: dict[str, Any] = {"kind": word(each.kind)}
         made.intents.append(told)
         if each.intent is None:
-            told |= {"code": "invalid_arguments", "reason": _plain(each.problem or "")[:_MOST_TEXT]}
+            told |= {"code": "invalid_arguments", "reason": plain(each.problem or "")[:MOST_TEXT]}
             made.problems.append(f"({each.kind} was not possible: {each.problem})")
             return True
         told["req_id"] = req_id
@@ -366,7 +350,7 @@ class Thinker:
         try:
             accepted = await self._persist(lambda: self._agent.submit_intent(intent))
         except SimulationError as error:
-            told |= {"code": error.code, "reason": _plain(error.message)[:_MOST_TEXT]}
+            told |= {"code": error.code, "reason": plain(error.message)[:MOST_TEXT]}
             if isinstance(error, StaleContextError) and made.outcome != "acted":
                 made.outcome = "stale"
                 made.reason = f"{_STALE}{error.expected_seq}"
@@ -378,38 +362,19 @@ class Thinker:
         made.outcome = "acted"
         return True
 
-    async def _report(self, made: Generation, texts: list[dict[str, Any]]) -> None:
-        output, prices = made.output, self._persona.prices
+    async def _report(self, made: Generation, prompt: Prompt) -> None:
+        output = made.output
         report: dict[str, Any] = {"outcome": made.outcome}
         if made.outcome != "limited":
-            report |= {
-                "took_ms": _ms(output.took_s),
-                "first_token_ms": _ms(output.first_token_s),
-                "finish": None if output.finish is None else _word(output.finish),
-                "intents": made.intents[:100] or None,
-            }
+            report |= {**times_of(output), "intents": made.intents[:100] or None}
         if made.recalled is not None:
             report["recalled"] = {"world_id": made.recalled.world_id, "req_id": made.recalled.req_id}
         elif made.outcome != "limited":
-            usage = output.usage
-            tokens_in = None if usage is None else usage.tokens_in
-            counted = "chunks" if usage is None else "provider"
-            report |= {"tokens_in": tokens_in, "tokens_out": output.tokens_out, "counted": counted}
-            if prices is not None:
-                price = (tokens_in or 0) * prices.tokens_in + output.tokens_out * prices.tokens_out
-                report |= {"price": round(price / 1e6, 12), "currency": prices.currency}
-            if output.error is not None:
-                message = _plain(output.error.message)[:_MOST_TEXT]
-                report["error"] = {"code": _word(output.error.code), "message": message}
-        given = {name: value for name, value in report.items() if value is not None}
+            report |= cost_of(output, self._persona.prices)
+        given = known(report)
         kept: list[dict[str, Any]] = []
         if self._persona.keeps_texts:
-            answer: dict[str, Any] = {"part": "output", "text": _plain(output.text)}
-            if output.calls:
-                answer["calls"] = [
-                    {"name": _plain(call.name), "arguments": _plain(call.arguments)} for call in output.calls.values()
-                ]
-            kept = texts if made.outcome == "limited" else [*texts, answer]
+            kept = [prompt.kept()] if made.outcome == "limited" else [prompt.kept(), answer_of(output)]
         try:
             await self._tell(made.req_id, given, kept)
         except EffectTooLargeError:
@@ -445,16 +410,3 @@ class Thinker:
 def _used(output: Output) -> int:
     """Return the tokens that count against a budget."""
     return output.tokens_out + (0 if output.usage is None else output.usage.tokens_in)
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000.0, 3)
-
-
-def _plain(text: str) -> str:
-    """Return a text as the log can hold it: without NUL and lone surrogates."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
-def _word(text: str) -> str:
-    return _plain(text)[:MAX_WORD] or "?"

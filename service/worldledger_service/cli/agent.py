@@ -52,10 +52,10 @@ def run(
         str,
         typer.Option(
             "--recall",
-            metavar="off|ancestors|WORLD",
+            metavar="ancestors|off|WORLD",
             help="Take answers that stand in the logs of the worlds that this one is a fork of, or in another world's.",
         ),
-    ] = "off",
+    ] = "ancestors",
     url: Annotated[
         str, typer.Option("--url", metavar="URL", help="The service that serves the world.")
     ] = "http://127.0.0.1:8000",
@@ -65,7 +65,8 @@ def run(
 
     Each observes, is interrupted when others act first, and acts by intents; the log has what every answer was made
     from and what it cost. An agent is run by one program at a time. After a kill, the same command goes on where it
-    was. The key of the model's service is read from OPENAI_API_KEY.
+    was. In a fork, the model is asked only where an agent sees something else than it did in the parent. The key of the
+    model's service is read from OPENAI_API_KEY.
 
     Examples:
         worldledger agent run parlour ann --model openai:gpt-5-mini --persona ann.yaml

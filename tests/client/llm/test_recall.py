@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.client.helpers import soon
 from worldledger.client import Client
-from worldledger.llm import End, Persona, Text, ancestors, recall_from
+from worldledger.llm import End, Persona, Recall, Text, ancestors, recall_from
 
 from .conftest import Script, bob_says, did, playing, said, told
 
@@ -23,10 +23,9 @@ async def test_a_fork_asks_only_for_what_is_new(room: Client) -> None:
     async with Client(room.url, fork.world_id) as other:
         parents_of = await ancestors(other)
         assert [world.world_id for world in parents_of] == [room.world_id]
-        recall = await recall_from(parents_of, "ann")
-        assert len(recall) == 2
+        assert len(await recall_from(parents_of, "ann")) == 2
         anew = Script(said("Something else."))
-        async with playing(other, anew, _BRIEF, recall=recall):
+        async with playing(other, anew, _BRIEF):
             await bob_says(other, "First?")
             await soon(told(other)("GenerationReported"))
             assert anew.requests == []
@@ -42,7 +41,10 @@ async def test_a_fork_asks_only_for_what_is_new(room: Client) -> None:
 
 
 async def test_an_agent_of_a_fork_remembers_what_it_heard_before(room: Client) -> None:
-    """What was said in the parent up to the fork point is told to the model in the fork, as it was in the parent."""
+    """What was said in the parent up to the fork point is told in the fork, too, so the parent's answer is recalled.
+
+    SQL has the generations of the fork's whole history.
+    """
     model = Script(said("One."), said("Two."))
     async with playing(room, model, _BRIEF):
         await bob_says(room, "First?")
@@ -50,12 +52,29 @@ async def test_an_agent_of_a_fork_remembers_what_it_heard_before(room: Client) -
         before = await bob_says(room, "Second?")
         await soon(told(room)("GenerationReported", 2))
     fork = await room.fork(at=str(before - 1))
-    async with Client(room.url, fork) as other, playing(other, Script(said("No.")), _BRIEF,
-                                                        recall=await recall_from([room], "ann")):  # fmt: skip
+    asked = "select outcome, inherited_from, recalled_world_id from generations_with_forks where world_id = :world"
+    async with Client(room.url, fork) as other, playing(other, Script(said("No.")), _BRIEF):
         await bob_says(other, "Second?")
         await soon(told(other)("GenerationReported"))
         texts = [effect["payload"]["text"] for effect in await told(other)("Speak", 2)]
+        rows = await other.sql(f"{asked} order by generation desc, global_seq", {"world": fork}).rows()
     assert texts == ["Second?", "Two."]
+    assert [tuple(row.values()) for row in rows] == [("acted", room.world_id, None), ("acted", None, room.world_id)]
+
+
+async def test_nothing_is_recalled_by_choice(room: Client) -> None:
+    """With an empty Recall the model is asked again for what its parent's log has."""
+    async with playing(room, Script(said("One.")), _BRIEF):
+        before = await bob_says(room, "First?")
+        await soon(told(room)("GenerationReported"))
+    anew = Script(said("Two."))
+    async with (
+        Client(room.url, await room.fork(at=str(before - 1))) as other,
+        playing(other, anew, _BRIEF, recall=Recall()),
+    ):
+        await bob_says(other, "First?")
+        await soon(told(other)("GenerationReported"))
+    assert len(anew.requests) == 1
 
 
 async def test_only_whole_answers_to_the_same_question_are_recalled(room: Client) -> None:

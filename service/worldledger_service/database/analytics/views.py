@@ -353,16 +353,22 @@ def _moment(seconds: str) -> str:
     return f"case when {seconds} >= -62135596800 and {seconds} < 253402300800 then to_timestamp({seconds}) end"
 
 
-def _each_generation(kind: str, row: str, last: str = "") -> str:
-    """Return the SQL for the first effect of this kind (``desc``: the last) of each generation, as a named row."""
+def _each_generation(kind: str, row: str, last: str = "", *, forks: bool = False) -> str:
+    """Return the SQL for the first effect of this kind (``desc``: the last) of each generation, as a named row.
+
+    With ``forks`` it is the first (or last) of each world's history, that of its ancestors included.
+    """
     key = f"{row}.world_id, {row}.source_id, {row}.effect #>> '{{payload,req_id}}'"
+    marks = "".join(f", {row}.{name}" for name in INHERITED) if forks else ""
+    place = f"{row}.generation{'' if last else ' desc'}, " if forks else ""
+    source, further = (HISTORIES, "") if forks else ("public.effects", f" and {NO_FORK.format(row)}")
     return f"""(
     select distinct on ({key})
            {row}.world_id, {row}.source_id as agent_id, {row}.effect #>> '{{payload,req_id}}' as req_id,
-           {row}.global_seq, {row}.sim_time, {row}.effect
-    from public.effects {row}
-    where {row}.kind = {literal(kind)} and {NO_FORK.format(row)}
-    order by {key}, {row}.global_seq{last}
+           {row}.global_seq, {row}.sim_time, {row}.effect{marks}
+    from {source} {row}
+    where {row}.kind = {literal(kind)}{further}
+    order by {key}, {place}{row}.global_seq{last}
 ) {row}"""
 
 
@@ -373,45 +379,60 @@ def _of(row: str, field: Field) -> Column:
 
 
 _SAME: Final = "{0}.world_id = e.world_id and {0}.agent_id = e.agent_id and {0}.req_id = e.req_id"
+
+
+def _from_generations(*, forks: bool) -> str:
+    return f"""from {_each_generation("GenerationStarted", "e", forks=forks)}
+{_JOINED.format("e")}
+left join {_each_generation("GenerationReported", "r", forks=forks)} on {_SAME.format("r")}
+left join {_each_generation("GenerationCancelled", "c", " desc", forks=forks)} on {_SAME.format("c")}
+left join {_each_generation("GenerationFinished", "f", " desc", forks=forks)} on {_SAME.format("f")}"""
+
+
+_OF_GENERATIONS: Final = (
+    *_head("e"),
+    Column("agent_id", "e.agent_id", "The agent."),
+    Column("req_id", "e.req_id", "The req_id of the intent that was being made."),
+    Column("global_seq", "e.global_seq", "Where it began in the world's log."),
+    Column("sim_time_s", "e.sim_time", "The world's own time then, in seconds."),
+    Column("started_at", value_at("time", "wall_time"), "When it began."),
+    _CONTEXT.column,
+    Column("model", value_at("text", "payload,model,name"), "The model; null where none was named."),
+    Column("parameters", value_at("json", "payload,model,parameters"), "What the model was asked with."),
+    Column("seed", value_at("bigint", "payload,model,seed"), "The seed that the model was asked with."),
+    Column("prompt_digest", value_at("text", "payload,model,prompt_digest"), "The salted SHA-256 of the prompt."),
+    Column(
+        "outcome",
+        "coalesce(r.effect #>> '{payload,outcome}', case when c.global_seq > coalesce(f.global_seq, 0) "
+        "then 'cancelled' when f.global_seq is not null then 'finished' end)",
+        "As reported (generation_reported); else cancelled or finished; null: it is under way.",
+    ),
+    Column("cancel_reason", "c.effect #>> '{payload,reason}'", "Why it was cancelled; null where it was not."),
+    Column(
+        "interrupted_by_seq",
+        "substring(c.effect #>> '{payload,reason}' from '^stale_due_to_effect_([0-9]{1,15})$')::bigint",
+        "The effect that its agent was shown and that made it stale.",
+    ),
+    Column(
+        "cancel_latency_ms",
+        "analytics.json_double(c.effect #> '{payload,latency_ms}')",
+        "From what made it stale until it was cancelled, in milliseconds.",
+    ),
+    *(_of("r", field) for field in _REPORT if field.name != "outcome"),
+)
+
 _GENERATIONS: Final = StaticView(
     "generations",
     "Every generation: by what it was made, from which view, what it used and what came of it. Forks are left out.",
-    (
-        *_head("e"),
-        Column("agent_id", "e.agent_id", "The agent."),
-        Column("req_id", "e.req_id", "The req_id of the intent that was being made."),
-        Column("global_seq", "e.global_seq", "Where it began in the world's log."),
-        Column("sim_time_s", "e.sim_time", "The world's own time then, in seconds."),
-        Column("started_at", value_at("time", "wall_time"), "When it began."),
-        _CONTEXT.column,
-        Column("model", value_at("text", "payload,model,name"), "The model; null where none was named."),
-        Column("parameters", value_at("json", "payload,model,parameters"), "What the model was asked with."),
-        Column("seed", value_at("bigint", "payload,model,seed"), "The seed that the model was asked with."),
-        Column("prompt_digest", value_at("text", "payload,model,prompt_digest"), "The salted SHA-256 of the prompt."),
-        Column(
-            "outcome",
-            "coalesce(r.effect #>> '{payload,outcome}', case when c.global_seq > coalesce(f.global_seq, 0) "
-            "then 'cancelled' when f.global_seq is not null then 'finished' end)",
-            "As reported (generation_reported); else cancelled or finished; null: it is under way.",
-        ),
-        Column("cancel_reason", "c.effect #>> '{payload,reason}'", "Why it was cancelled; null where it was not."),
-        Column(
-            "interrupted_by_seq",
-            "substring(c.effect #>> '{payload,reason}' from '^stale_due_to_effect_([0-9]{1,15})$')::bigint",
-            "The effect that its agent was shown and that made it stale.",
-        ),
-        Column(
-            "cancel_latency_ms",
-            "analytics.json_double(c.effect #> '{payload,latency_ms}')",
-            "From what made it stale until it was cancelled, in milliseconds.",
-        ),
-        *(_of("r", field) for field in _REPORT if field.name != "outcome"),
-    ),
-    f"""from {_each_generation("GenerationStarted", "e")}
-{_JOINED.format("e")}
-left join {_each_generation("GenerationReported", "r")} on {_SAME.format("r")}
-left join {_each_generation("GenerationCancelled", "c", " desc")} on {_SAME.format("c")}
-left join {_each_generation("GenerationFinished", "f", " desc")} on {_SAME.format("f")}""",
+    _OF_GENERATIONS,
+    _from_generations(forks=False),
+)
+
+_GENERATIONS_WITH_FORKS: Final = StaticView(
+    f"generations{WITH_FORKS}",
+    "As generations, with forks and what they inherit.",
+    (*_OF_GENERATIONS, *_inherited("e")),
+    _from_generations(forks=True),
 )
 
 _WORLDS: Final = StaticView(
@@ -803,6 +824,7 @@ VIEWS: Final[tuple[StaticView, ...]] = (
     _REQUEST_VERIFICATION,
     *(kind.view() for kind in SYSTEM),
     _GENERATIONS,
+    _GENERATIONS_WITH_FORKS,
 )
 
 
