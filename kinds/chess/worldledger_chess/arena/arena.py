@@ -26,6 +26,7 @@ from worldledger_service.store.forking import NewFork
 
 from worldledger.aio import SingleFlight, join
 from worldledger.errors import (
+    ExtraMissingError,
     FoldError,
     InvalidConfigError,
     ParentMissingError,
@@ -399,6 +400,7 @@ class Arena:
         #: the counters of this arena
         self.counters = writing.counters
         self._settling = Settling(writing, clock)
+        self._worlds = worlds
         self._moving = Moving(worlds, writing, self._settling)
         self._deadlines = Deadlines(clock, self._look_at)
         self._scanner = Scanner(LiveGames(store.reader), settings, self._found)
@@ -636,8 +638,8 @@ class Arena:
         if table.game_id in self._drivers:
             return
         try:
-            driver = Driver(table, self._moving, self.settings, self._clock)
-        except (UnknownPlayerError, InvalidPlayerError) as error:
+            driver = Driver(table, self._moving, self._worlds, self.settings, self._clock)
+        except (UnknownPlayerError, InvalidPlayerError, ExtraMissingError) as error:
             # Its process had the player, or allowed it. The time will run out, unless that process comes back.
             log.warning("a game cannot be played here", game_id=table.game_id, error=error.message)
             return

@@ -21,12 +21,15 @@ from worldledger.errors import (
     RequestConflictError,
     SimulationError,
 )
+from worldledger_chess.arena.diary import GameDiary
+from worldledger_chess.arena.players import ModelPlayer, PlayerError, make_player
 from worldledger_chess.arena.players import Player as Moves
-from worldledger_chess.arena.players import PlayerError, make_player
 from worldledger_chess.rules.live import EXTERNAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from worldledger_service.runtime.worlds import Worlds
 
     from worldledger_chess.arena.moving import Moving
     from worldledger_chess.arena.outcomes import MoveOutcome
@@ -55,12 +58,15 @@ def driven(players: Mapping[Any, Any]) -> dict[Any, Any]:
 class Driver:
     """Plays one game for its players that are the service's own."""
 
-    def __init__(self, table: Table, moving: Moving, settings: ArenaSettings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, table: Table, moving: Moving, worlds: Worlds, settings: ArenaSettings, clock: Callable[[], float]
+    ) -> None:
         """Make the players; engines start at their first move. Raises as `make_player` does."""
         live = table.record.live
         assert live is not None  # noqa: S101 - only live games are driven
         self._table = table
         self._moving = moving
+        self._worlds = worlds
         self._settings = settings
         self._clock = clock
         self._players: dict[Player, Moves] = {
@@ -97,6 +103,8 @@ class Driver:
         req_id = f"player:{ply}:{record.rejected}"
         deadline = record.deadline_at
         remaining = None if deadline is None else max(deadline - self._clock(), 0.0)
+        if isinstance(player, ModelPlayer):
+            player.diary = GameDiary(self._worlds, self._table, agent_id, req_id)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         asked, gone = await first_of(player.move(record.position(remaining_s=remaining)), self._gone(ply))

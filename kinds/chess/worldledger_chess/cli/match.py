@@ -38,7 +38,8 @@ _PATIENCE: Final = 5
 class Entry:
     """A game of a match that has begun: its number, how it was set up, its world, and how far it has come.
 
-    ``rejected`` counts attempts that were not taken, ``failed`` those of them where a player gave no move at all.
+    ``rejected`` counts attempts that were not taken, ``failed`` those of them where a player gave no move at all,
+    ``instead`` the random moves that followed too many of them.
     """
 
     number: int
@@ -48,12 +49,26 @@ class Entry:
     plies: int = 0
     rejected: int = 0
     failed: int = 0
+    instead: int = 0
+    _in_row: int = 0
     _end: GameEnd | None = None
 
     @property
     def end(self) -> GameEnd | None:
         """The end of the game; None while it goes on."""
         return self._end if self.game is None else self.game.ended
+
+    def moved(self) -> None:
+        """Count a move."""
+        self.plies += 1
+        self.instead += self._in_row >= self.setup.max_illegal
+        self._in_row = 0
+
+    def missed(self, *, failed: bool) -> None:
+        """Count an attempt that was not taken."""
+        self.rejected += 1
+        self.failed += failed
+        self._in_row += 1
 
     def close(self) -> None:
         """Keep the number of plies and the end, and drop the game."""
@@ -142,10 +157,9 @@ class Match:
         async with aclosing(game.watch()) as events:
             async for event in events:
                 if event.type == "move_made":
-                    entry.plies += 1
+                    entry.moved()
                 elif event.type == "move_rejected":
-                    entry.rejected += 1
-                    entry.failed += event.data["reason"] == "player_failed"
+                    entry.missed(failed=event.data["reason"] == "player_failed")
                 self._on_move(entry)
 
     async def _until_ended(self, entry: Entry, watching: asyncio.Task[None]) -> None:
@@ -165,6 +179,9 @@ class Match:
 #: The person at this terminal, whose moves are put into the game from here.
 ME: Final = "me"
 _ENGINES: Final = frozenset({"stockfish", "uci"})
+#: Language models, and the setting by which a player of each kind is called.
+_MODEL: Final = "llm"
+_CALLED_BY: Final = {"uci": "path", _MODEL: "model"}
 #: Settings that limit an engine's search.
 _LIMITS: Final = frozenset({"nodes", "depth", "movetime"})
 #: Names that agents cannot have: those who write in a game's log besides them.
@@ -192,8 +209,13 @@ class Contestant:
         return self.spec.name in _ENGINES
 
     @property
+    def is_model(self) -> bool:
+        """True for a language model."""
+        return self.spec.name == _MODEL
+
+    @property
     def is_program(self) -> bool:
-        """True if it runs a program of its description, which a service does not do for a game that it finds."""
+        """True if it needs what its description names, a program say: no service uses that for a game that it finds."""
         from worldledger_chess.arena.players import InvalidPlayerError, read_spec  # noqa: PLC0415 - slow to load
 
         try:
@@ -209,23 +231,32 @@ class Contestant:
         return self.agent_id if nodes is None else f"{self.agent_id}, {nodes} nodes"
 
 
-def read_contestants(white: str, black: str, nodes: int | None) -> tuple[Contestant, Contestant]:
+def read_contestants(
+    white: str, black: str, nodes: int | None, base_url: str | None = None, personas: Mapping[str, Any] | None = None
+) -> tuple[Contestant, Contestant]:
     """Read the players of ``--white`` and ``--black``; engines without a limit of their own search ``nodes``.
 
+    Language models without a service of their own are asked at ``base_url``; ``personas`` by option are who they are.
     Two players of one name are told apart by a number: ``random-1`` is that of ``--white``. Raises SimulationError for
     a text that names none, UnknownPlayerError, InvalidPlayerError.
     """
-    given = {"--white": _read("--white", white, nodes), "--black": _read("--black", black, nodes)}
+    given = {}
+    for option, text in (("--white", white), ("--black", black)):
+        asked = {"base_url": base_url, "persona": (personas or {}).get(option)}
+        given[option] = _read(option, text, nodes, {name: value for name, value in asked.items() if value is not None})
     names = [_name(spec) for spec in given.values()]
     if names[0] == names[1]:
         names = [f"{name}-{number}" for number, name in enumerate(names, 1)]
     first, second = (Contestant(option, spec, name) for (option, spec), name in zip(given.items(), names, strict=True))
     if nodes is not None and not first.is_engine and not second.is_engine:
         raise SimulationError("--nodes is how long an engine searches, and neither of these players is one")
+    if (base_url is not None or personas) and not first.is_model and not second.is_model:
+        what = "--base-url and --persona are for language models (llm:MODEL), and neither of these players is one"
+        raise SimulationError(what)
     return first, second
 
 
-def _read(option: str, text: str, nodes: int | None) -> PlayerSpec:
+def _read(option: str, text: str, nodes: int | None, asked: Mapping[str, Any]) -> PlayerSpec:
     from worldledger_chess.arena.players import PlayerSpec, read_spec  # noqa: PLC0415 - slow to load; `--help` needs none of it
     from worldledger_chess.arena.players.engines import DEFAULT_NODES  # noqa: PLC0415
 
@@ -244,6 +275,9 @@ def _read(option: str, text: str, nodes: int | None) -> PlayerSpec:
             f"{ME!r} is the player at this terminal",
             option=option,
         )
+    if spec.name == _MODEL:
+        how = {**asked, **spec.config}
+        return read_spec(PlayerSpec(spec.name, how).to_json(), path=option, allow_programs=True)
     if spec.name in _ENGINES and not _LIMITS & set(spec.config):
         how = {**spec.config, "nodes": DEFAULT_NODES if nodes is None else nodes}
         return read_spec(PlayerSpec(spec.name, how).to_json(), path=option, allow_programs=True)
@@ -251,13 +285,13 @@ def _read(option: str, text: str, nodes: int | None) -> PlayerSpec:
 
 
 def _name(spec: PlayerSpec) -> str:
-    """Return the agent_id that a player has by its name, an engine by its program's."""
+    """Return the agent_id that a player has by its name, an engine by its program's, a model by the model's."""
     if spec.name == EXTERNAL:
         return ME
-    if spec.name != "uci":
+    if spec.name not in _CALLED_BY:
         return f"{spec.name} player" if spec.name in _RESERVED else spec.name[:_MAX_NAME]
-    name = PurePath(str(spec.config["path"])).name
-    return name if name.isprintable() and 0 < len(name) <= _MAX_NAME and name not in _RESERVED else "uci"
+    name = PurePath(str(spec.config[_CALLED_BY[spec.name]])).name
+    return name if name.isprintable() and 0 < len(name) <= _MAX_NAME and name not in _RESERVED else spec.name
 
 
 async def try_out(contestants: tuple[Contestant, Contestant], board: chess.Board, deadline_s: float | None) -> None:

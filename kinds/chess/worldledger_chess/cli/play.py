@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 from worldledger_service.cli.connect import database, log_to_stderr, opened, target, typed
 from worldledger_service.cli.moments import named_place
 from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
-from worldledger_service.cli.output import Tell, plain, progress_bar, put, put_bytes, put_rows, say
+from worldledger_service.cli.output import Tell, counted, plain, progress_bar, put, put_bytes, put_rows, say
 from worldledger_service.running import run_blocking
 
-from worldledger.errors import InvalidConfigError, SimulationError
+from worldledger.errors import ExtraMissingError, InvalidConfigError, SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 
 _PLAYER: Final = (
-    "random, stockfish, uci:PATH (any UCI engine), me (you, at this terminal), a player that an installed package"
-    " offers, or a JSON object of name and settings."
+    "random, stockfish, uci:PATH (any UCI engine), llm:MODEL (a language model), me (you, at this terminal), a player"
+    " that an installed package offers, or a JSON object of name and settings."
 )
 _MARKERS: Final = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
 _REASON_WIDTH: Final = len("insufficient material")
@@ -39,8 +40,13 @@ _OPTIONS: Final = {
     "deadline_s": "--deadline",
     "seed": "--seed",
     "experiment": "--experiment",
+    "max_illegal": "--tries",
     "game_id": "--as",
 }
+
+
+#: What becomes of a player with too many illegal attempts in a row.
+Fallback: TypeAlias = Literal["resign", "random"]
 
 
 @dataclass
@@ -109,6 +115,30 @@ def play(
             "--deadline", metavar="S", min=0, help="Seconds for a move; 0 is without limit, as `me` has it otherwise."
         ),
     ] = 30.0,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--base-url",
+            metavar="URL",
+            help="The service of language models, if it speaks OpenAI's protocol.",
+            show_default="OpenAI's, or OPENAI_BASE_URL",
+        ),
+    ] = None,
+    persona: Annotated[
+        Path | None,
+        typer.Option(
+            "--persona",
+            metavar="FILE",
+            help="YAML: who a language model is; for both, or under agents: white and black.",
+        ),
+    ] = None,
+    tries: Annotated[
+        int, typer.Option("--tries", metavar="N", min=1, max=1000, help="Illegal attempts in a row that are too many.")
+    ] = 3,
+    fallback: Annotated[
+        Fallback,
+        typer.Option("--fallback", help="What a player does then: it resigns, or a random move is made for it."),
+    ] = "resign",
     jobs: Annotated[
         int, typer.Option("--jobs", metavar="N", min=1, max=100, help="At most this many games at the same time.")
     ] = 1,
@@ -121,7 +151,10 @@ def play(
 
     Both players are tried before anything is made. With the same seed random players make the same moves, and so do
     engines of one thread that are limited by nodes or depth. Whoever attempts three illegal moves in a row, or gives no
-    move three times, has lost.
+    move three times, has lost; --tries and --fallback say otherwise.
+
+    A language model is asked for each move, and told what was wrong with an illegal one before it tries again. Its
+    answers are generations in the game's log, with their tokens; the key of its service is read from OPENAI_API_KEY.
 
     With --from the games begin where another game, recorded or played here, stood at that moment (`GAME@ply:30`), if
     it was not over: each is a fork of that world, with the moves up to there. As `me` you are asked for moves on
@@ -136,6 +169,7 @@ def play(
         worldledger chess play --white stockfish --black uci:/opt/engines/lc0 --nodes 500 --swap --experiment cup
         worldledger chess play --white '{"name": "stockfish", "nodes": 50}' --black stockfish --json
         worldledger chess play --from my-game@ply:30 --as my-game-again --white me --black stockfish
+        worldledger chess play --white llm:gpt-5-mini --black stockfish --nodes 100 --fallback random
     """
     if name is not None and games > 1:
         raise typer.BadParameter("--as names one game: --games does not go with it")
@@ -145,7 +179,7 @@ def play(
     from worldledger_chess.cli.match import read_contestants, try_out  # noqa: PLC0415 - slow to load
 
     where = target(ctx, database_url, home)
-    contestants = read_contestants(white, black, nodes)
+    contestants = read_contestants(white, black, nodes, base_url, _personas(persona))
     report = Report(secrets.randbits(31) if seed is None else seed, contestants, experiment)
     common = {
         "game_id": name,
@@ -153,6 +187,8 @@ def play(
         "chess960": chess960,
         "experiment": experiment,
         "deadline_s": float(deadline) or None,
+        "max_illegal": tries,
+        "fallback": fallback,
     }
     has_person = any(one.is_person for one in contestants)
     if has_person and jobs > 1:
@@ -175,6 +211,22 @@ def play(
         say(f"the seed was {report.seed}; --seed {report.seed} draws the same again")
     if report.failed:
         raise typer.Exit(1)
+
+
+def _personas(file: Path | None) -> dict[str, Any]:
+    """Return who a language model is as each option. Raises FileRefusedError and BadParameter."""
+    if file is None:
+        return {}
+    from worldledger_chess.arena.players.models import EXTRA, PACKAGES  # noqa: PLC0415 - slow to load
+
+    with ExtraMissingError.where_missing(PACKAGES, EXTRA):
+        from worldledger.llm import read_personas  # noqa: PLC0415 - only where the extra is installed
+    found = read_personas(file)
+    others = sorted(set(found.of_agents) - {"white", "black"})
+    if others:
+        raise typer.BadParameter(f"{file}: agents are white and black here, not {others[0]}", param_hint="'--persona'")
+    both = {f"--{colour}": found.of(colour) for colour in ("white", "black")}
+    return {option: one.model_dump(mode="json", exclude_unset=True) for option, one in both.items() if one is not None}
 
 
 def _setup(report: Report, number: int, *, swap: bool, **common: Any) -> NewGame:
@@ -294,6 +346,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         "reason": None if end is None else end.reason,
         "plies": entry.plies,
         "rejected": entry.rejected,
+        "random_moves": entry.instead,
         "failed": entry.failed,
     }
 
@@ -326,6 +379,10 @@ def _conclude(report: Report, *, as_json: bool) -> None:
         put("")
         header = ("PLAYER", "PLAYED", "WON", "DRAWN", "LOST")
         put_rows(header, [[str(row[name.lower()]) for name in ("AGENT_ID", *header[1:])] for row in totals])
+    for entry in report.entries:
+        if entry.instead:
+            made = counted(entry.instead, "random move")
+            say(f"after illegal attempts: game {entry.number}, {entry.world_id}, has {made} of the fallback")
     for entry in report.failed:
         say(f"a player gave no move: game {entry.number}, {entry.world_id}")
     for entry in report.unfinished:

@@ -7,8 +7,8 @@
         await player.close()
 
 ``external`` waits for a caller from outside, ``random`` draws a legal move by seed, ``stockfish`` and ``uci`` are UCI
-engines, and others are found by the entry-point group ``worldledger.players``. Every player ends in a text (the
-attempted move) or in a PlayerError, within its time, and leaves no process behind.
+engines, ``llm`` is a language model, and others are found by the entry-point group ``worldledger.players``. Every
+player ends in a text (the attempted move) or in a PlayerError, within its time, and leaves no process behind.
 """
 
 from worldledger_chess.arena.players.base import (
@@ -23,6 +23,7 @@ from worldledger_chess.arena.players.base import (
     UnknownPlayerError,
 )
 from worldledger_chess.arena.players.engines import EnginePlayer, EngineSettings
+from worldledger_chess.arena.players.models import ModelPlayer, ModelSettings
 from worldledger_chess.arena.players.registry import GROUP, PlayerSpec, known_players, make_player, read_spec
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "ExternalPlayer",
     "GuardedPlayer",
     "InvalidPlayerError",
+    "ModelPlayer",
+    "ModelSettings",
     "Player",
     "PlayerError",
     "PlayerSpec",

@@ -1,11 +1,11 @@
 """Players by name: reading their descriptions, and making them.
 
-A description is a name (``external``, ``random``, ``stockfish``, ``uci:PATH``, or one that an installed package
-offers), or an object of ``name`` and the player's own settings: ``{"name": "stockfish", "nodes": 500}``. It is JSON, so
-that a game's configuration in the log names its players, and any process can make the same ones.
+A description is a name (``external``, ``random``, ``stockfish``, ``uci:PATH``, ``llm:MODEL``, or one that an installed
+package offers), or an object of ``name`` and the player's own settings: ``{"name": "stockfish", "nodes": 500}``. It is
+JSON, so that a game's configuration in the log names its players, and any process can make the same ones.
 
 Such a configuration may come from an untrusted client: without ``allow_programs`` it cannot name a program, its
-arguments or the options of an engine (some write files), nor configure a package's player.
+arguments or the options of an engine (some write files), nor a model's service, nor configure a package's player.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from worldledger.canonical import child
 from worldledger_chess.arena.players.base import (
@@ -29,13 +29,18 @@ from worldledger_chess.arena.players.base import (
     UnknownPlayerError,
 )
 from worldledger_chess.arena.players.engines import EnginePlayer, EngineSettings
+from worldledger_chess.arena.players.models import ModelSettings, model_player
+
+_Settings = TypeVar("_Settings", bound=BaseModel)
 
 #: The entry-point group in which packages offer players: a callable (config: dict, *, seed: int | str) -> Player.
 GROUP: Final = "worldledger.players"
 #: Most characters of a player's name.
 MOST_NAME: Final = 100
 
-_BUILT_IN: Final = ("external", "random", "stockfish", "uci")
+_BUILT_IN: Final = ("external", "random", "stockfish", "uci", "llm")
+#: What follows the colon where a player is written as one word: the path of a program, the name of a model.
+_NAMED_BY: Final = {"uci": "path", "llm": "model"}
 #: The settings of an engine that name a program, or can do as much harm.
 _OF_PROGRAMS: Final = ("path", "args", "options")
 #: Debian installs engines into a folder that is not in the path of services.
@@ -78,11 +83,14 @@ def read_spec(spec: object, *, path: str = "$", allow_programs: bool = False) ->
             raise InvalidPlayerError(f"the player {name!r} has no settings", child(path, key))
     elif name in {"stockfish", "uci"}:
         _read_engine(name, config, path)
+    elif name == "llm":
+        _read(ModelSettings, config, path)
     if not allow_programs:
-        asks = [key for key in config if name not in _BUILT_IN or key in _OF_PROGRAMS]
+        asks = [key for key in config if name not in {*_BUILT_IN} - {"llm"} or key in _OF_PROGRAMS]
         if asks or name == "uci":
+            does = "asks" if name == "llm" else "runs"
             raise InvalidPlayerError(
-                f"the player {name!r} with {' and '.join(asks) or 'a program'} runs what its description says, and "
+                f"the player {name!r} with {' and '.join(asks) or 'a program'} {does} what its description says, and "
                 "that is not allowed here; the operator can allow it, or offer the player by a package's entry point "
                 f"in the group {GROUP}",
                 child(path, asks[0]) if asks and not isinstance(spec, str) else path,
@@ -107,13 +115,15 @@ def make_player(
     if read.name in {"stockfish", "uci"}:
         settings, program, args = _read_engine(read.name, read.config, path)
         return EnginePlayer([_find(program, path), *args], settings, name=read.name)
+    if read.name == "llm":
+        return model_player(_read(ModelSettings, read.config, path), path)
     return _make_offered(read, seed, path)
 
 
 def _split(spec: object, path: str) -> tuple[str, dict[str, Any]]:
     if isinstance(spec, str):
-        kind, colon, program = spec.partition(":")
-        return (kind, {"path": program}) if colon and kind == "uci" else (spec, {})
+        kind, colon, rest = spec.partition(":")
+        return (kind, {_NAMED_BY[kind]: rest}) if colon and kind in _NAMED_BY else (spec, {})
     if not isinstance(spec, Mapping) or not all(isinstance(key, str) for key in spec):
         raise InvalidPlayerError("a player is a name, or an object of name and settings", path)
     config = dict(spec)
@@ -132,17 +142,22 @@ def _read_engine(name: str, config: Mapping[str, Any], path: str) -> tuple[Engin
     args = settings.pop("args", [])
     if not isinstance(args, list) or not all(isinstance(arg, str) and "\0" not in arg for arg in args):
         raise InvalidPlayerError("the program's arguments are a list of strings", f"{path}.args")
+    read = _read(EngineSettings, settings, path)
+    if name == "stockfish":
+        read = read.model_copy(update={"options": {**_STOCKFISH_OPTIONS, **read.options}})
+    return read, program, args
+
+
+def _read(shape: type[_Settings], settings: Mapping[str, Any], path: str) -> _Settings:
+    """Read a player's settings. Raises InvalidPlayerError with the place of the first that is wrong."""
     try:
-        read = EngineSettings.model_validate(settings)
+        return shape.model_validate(dict(settings))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = path
         for part in first["loc"]:
             where = child(where, part)
-        raise InvalidPlayerError(first["msg"], where) from None
-    if name == "stockfish":
-        read = read.model_copy(update={"options": {**_STOCKFISH_OPTIONS, **read.options}})
-    return read, program, args
+        raise InvalidPlayerError(first["msg"].removeprefix("Value error, "), where) from None
 
 
 def _find(program: str, path: str) -> str:
