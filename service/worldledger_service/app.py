@@ -61,6 +61,7 @@ from worldledger_service.api import (
 from worldledger_service.api.bodies import Room
 from worldledger_service.api.context import Services
 from worldledger_service.api.edge import Edge, Limiter, Stopping
+from worldledger_service.api.health import Opening
 from worldledger_service.api.hosts import allowed_hosts
 from worldledger_service.api.metrics import Metrics
 from worldledger_service.api.openapi import document
@@ -137,12 +138,14 @@ class ListenError(SimulationError):
     code = "cannot_listen"
 
 
-def create_app(settings: Settings, database_url: str, *, clock: Callable[[], float] = time.time) -> FastAPI:
+def create_app(
+    settings: Settings, database_url: str, *, clock: Callable[[], float] = time.time, metrics: Metrics | None = None
+) -> FastAPI:
     """Put the service together. The database is opened by the application's lifespan, not here.
 
     The lifespan raises StoreUnavailableError or SchemaVersionError if it cannot begin.
     """
-    measured = Metrics()
+    measured = Metrics() if metrics is None else metrics
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -293,59 +296,64 @@ async def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM, or until cancelled; then stop gracefully.
 
-    A database that is starting up is waited for. ``ready`` is called with the URL once requests are answered; with
-    port 0 it tells the port that was taken. ``stopping`` is called when a stop begins.
+    A database that is starting up is waited for. Until the service is ready, `Opening` answers. ``ready`` is called
+    with the URL then; with port 0 it tells the port that was taken. ``stopping`` is called when a stop begins.
     Stopping means: no new connections, tails and sockets end, requests that run are answered, what waits is written. A
     second SIGINT does not wait for the requests. Raises ListenError, StoreUnavailableError or SchemaVersionError
     before anything is served.
     """
+    measured, opening = Metrics(), Opening()
+    config = uvicorn.Config(
+        opening,
+        http=protocol(settings, measured.refused_early, measured.watch_connections),  # type: ignore[arg-type]
+        ws=SocketProtocol,
+        ws_max_size=MAX_BYTES,
+        ws_ping_interval=PING_INTERVAL,
+        ws_ping_timeout=None,  # whoever is slow may answer late: `SocketProtocol` tells who is gone
+        ws_per_message_deflate=False,
+        forwarded_allow_ips=settings.forwarded_allow_ips,
+        lifespan="off",  # opened below, so that what goes wrong is raised and not logged
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(settings.append_deadline) + _GRACE,
+    )
     listener = await _listen(settings.host, settings.port)
     with listener:
-        await _started(database_url)
-        app = create_app(settings, database_url)
-        async with app.router.lifespan_context(app):
-            url = _url(settings.host, listener)
+        url, server = _url(settings.host, listener), _Server(config)
 
-            def stop() -> None:
-                app.state.services.stopping.set()
-                if stopping is not None:
-                    stopping()
+        async with _running(server, listener) as running:
+            await _started(database_url)
+            opening.step = "it loads its parts"
+            # In a thread, because it takes a while, and requests are answered meanwhile.
+            app = await asyncio.to_thread(create_app, settings, database_url, metrics=measured)
+            async with app.router.lifespan_context(app):
 
-            server = _Server(
-                uvicorn.Config(
-                    app,
-                    http=protocol(settings, app.state.services.metrics.refused_early),  # type: ignore[arg-type]
-                    ws=SocketProtocol,
-                    ws_max_size=MAX_BYTES,
-                    ws_ping_interval=PING_INTERVAL,
-                    ws_ping_timeout=None,  # whoever is slow may answer late: `SocketProtocol` tells who is gone
-                    ws_per_message_deflate=False,
-                    forwarded_allow_ips=settings.forwarded_allow_ips,
-                    lifespan="off",  # opened above, so that what goes wrong is raised and not logged
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    timeout_graceful_shutdown=math.ceil(settings.append_deadline) + _GRACE,
-                ),
-                on_stop=stop,
-            )
-            # What was made up to here stays: later collections need not walk it, and agents wait for none of them long.
-            gc.collect()
-            gc.freeze()
-            relax_gc(_OBJECTS)
-            # What computes in a thread gives way after this; a request has to come by it several times.
-            sys.setswitchinterval(_SWITCH_SECONDS)
-            with _signals(server):
-                await _until_stopped(server, listener, lambda: ready(url) if ready is not None else None)
+                def stop() -> None:
+                    app.state.services.stopping.set()
+                    if stopping is not None:
+                        stopping()
+
+                # What was made up to here stays: later collections need not walk it, and agents wait for none of them
+                # long.
+                gc.collect()
+                gc.freeze()
+                relax_gc(_OBJECTS)
+                # What computes in a thread gives way after this; a request has to come by it several times.
+                sys.setswitchinterval(_SWITCH_SECONDS)
+                server.on_stop = stop
+                opening.app = app
+                with _signals(server):
+                    await _until_stopped(server, running, lambda: ready(url) if ready is not None else None)
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server, told when to stop by us, and telling when it has started and when it begins to stop."""
 
-    def __init__(self, config: uvicorn.Config, *, on_stop: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
-        self._on_stop = on_stop
+        self.on_stop: Callable[[], None] = lambda: None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -357,17 +365,28 @@ class _Server(uvicorn.Server):
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._on_stop()
+        self.on_stop()
         await super().shutdown(sockets)
 
 
-async def _until_stopped(server: _Server, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until the server stops; whatever else ends this, a graceful stop comes first."""
+@contextlib.asynccontextmanager
+async def _running(server: _Server, listener: socket.socket) -> AsyncIterator[asyncio.Task[None]]:
+    """Run the server as long as the block runs; lend its task once it listens."""
     running = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await first_of(asyncio.wait({running}), server.listening.wait())
-        if server.listening.is_set():
-            ready()
+        if not server.listening.is_set():
+            await running
+        yield running
+    finally:
+        server.should_exit = True
+        await running
+
+
+async def _until_stopped(server: _Server, running: asyncio.Task[None], ready: Callable[[], None]) -> None:
+    """Serve until the server stops; whatever else ends this, a graceful stop comes first."""
+    try:
+        ready()
         await asyncio.shield(running)
     except BaseException:
         server.should_exit = True

@@ -7,14 +7,16 @@ import gc
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import httpx2
 import pytest
+from fastapi import FastAPI
 from worldledger_service import app as composition
 from worldledger_service.app import ListenError, serve
 
@@ -112,12 +114,16 @@ async def test_an_address_that_is_not_ours_is_a_clear_error(database_url: str) -
             await serve(settings(host=host), database_url)
 
 
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
 async def test_an_absent_database_is_a_clear_error() -> None:
     """Without a database nothing is served: the error names it, and the port is free again."""
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        nobody = held.getsockname()[1]
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    nobody, port = free_port(), free_port()
     ready: list[str] = []
     for _ in range(2):
         with pytest.raises(StoreUnavailableError, match="cannot be reached"):
@@ -125,19 +131,59 @@ async def test_an_absent_database_is_a_clear_error() -> None:
     assert ready == []
 
 
+async def _ask_early(port: int, step: str) -> None:
+    """Ask a service that is not ready: it is alive, and says at once what it waits for."""
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        assert (await client.get("/livez")).json() == {"status": "alive"}
+        for answer in (await client.get("/readyz"), await client.post(PATH, json=draft())):
+            found = problem(answer, 503, "starting", recovery="retry_with_delay")
+            assert found["detail"] == f"the service is starting: {step}"
+            assert int(answer.headers["retry-after"]) > 0
+
+
 async def test_a_database_that_starts_up_is_waited_for(database_url: str) -> None:
-    """The service begins once it answers; to whoever looks it is not there before."""
+    """The service begins once it answers; until then it is not ready, and says why."""
     async with Proxy(database_url).running() as proxy:
         proxy.start_up()
+        port = free_port()
 
         async def end() -> None:
             await wait_for(lambda: (proxy.told_to_wait or 0) >= 3, "it is asked again")
-            proxy.accept_again()
+            try:
+                await _ask_early(port, "it connects to the database")
+            finally:
+                proxy.accept_again()
 
         ending = asyncio.create_task(end())
-        async with serving(proxy.url) as served, httpx2.AsyncClient(base_url=served.url) as client:
-            assert ending.done()
+        async with serving(proxy.url, port=port) as served, httpx2.AsyncClient(base_url=served.url) as client:
+            await ending
             assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_requests_are_answered_while_the_service_is_put_together(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes its time at the start keeps nobody waiting who asks whether the service is ready."""
+    create, port = composition.create_app, free_port()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(*arguments: Any, **keywords: Any) -> FastAPI:
+        begun.set()
+        assert go_on.wait(100)
+        return create(*arguments, **keywords)
+
+    async def ask() -> None:
+        await wait_for(begun.is_set, "it is put together")
+        try:
+            await _ask_early(port, "it loads its parts")
+        finally:
+            go_on.set()
+
+    monkeypatch.setattr(composition, "create_app", slowly)
+    asking = asyncio.create_task(ask())
+    async with serving(database_url, port=port) as served, httpx2.AsyncClient(base_url=served.url) as client:
+        await asking
+        assert (await client.get("/readyz")).status_code == 200
 
 
 async def test_a_database_without_tables_is_a_clear_error(empty_database_url: str) -> None:

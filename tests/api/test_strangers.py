@@ -283,6 +283,30 @@ async def test_there_are_so_many_connections_in_all(database_url: str) -> None:
         await opened.good(more, _GET)
 
 
+@pytest.mark.usefixtures("strangers")
+async def test_what_was_refused_counts_until_it_is_gone(database_url: str) -> None:
+    """It takes room as others do, and is the first to go; metrics tell how many connections are in each state."""
+    large = f"{_POST}Content-Length: {2 * _MIB}\r\n\r\n".encode()
+    async with port(
+        database_url, max_body_bytes=_MIB, max_connections_per_address=2, max_connections=4, body_timeout=1000
+    ) as opened:
+        idle = await opened.connect(host="127.0.0.2")
+        await opened.good(idle, _GET)
+        refused = [await opened.connect(large, host=f"127.0.0.{host}") for host in (2, 3, 3)]
+        await wait_for(lambda: opened.table.states()["lingering"] == 3, "they linger")
+        assert opened.table.addresses() == {"127.0.0.2": 2, "127.0.0.3": 2}
+        (silent,) = await opened.several("127.0.0.2", 1)
+        await opened.refused(refused[0], 413, "body_too_large")
+        assert opened.table.states() == {"waiting": 1, "idle": 1, "lingering": 2}
+        async with httpx2.AsyncClient(base_url=opened.served.url) as client:  # for which the next one goes
+            lines = (await client.get("/metrics")).text.splitlines()
+        prefix = "worldledger_http_connections{state="
+        found = {line.removeprefix(prefix) for line in lines if line.startswith(prefix)}
+        assert found == {'"waiting"} 1.0', '"idle"} 1.0', '"lingering"} 1.0'}
+        await opened.good(silent, _GET)
+        await opened.good(idle, _GET)
+
+
 # -- bodies --------------------------------------------------------------------------------------------------
 
 

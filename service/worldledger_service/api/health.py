@@ -10,12 +10,13 @@ from fastapi import APIRouter, Depends
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import Shape, json_of, problems
 from worldledger_service.api.parameters import once
-from worldledger_service.api.problems import WritesRefusedError
+from worldledger_service.api.problems import StartingError, WritesRefusedError, problem_response
 
 # -- shapes ------------------------------------------------------------------------------------------------
 
@@ -108,6 +109,28 @@ async def _projections(found: Services) -> dict[str, Any] | None:
         }
         for status in statuses
     }
+
+
+class Opening:
+    """The application, once there is one; until then each request is answered with what the service waits for.
+
+    Only `/livez` is answered as it is later: the process is alive.
+    """
+
+    def __init__(self) -> None:
+        self.app: ASGIApp | None = None
+        #: what the start is at
+        self.step = "it connects to the database"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one request, or one WebSocket."""
+        if self.app is not None:
+            await self.app(scope, receive, send)
+        elif scope["path"] == "/livez" and scope["type"] == "http":
+            await (await livez())(scope, receive, send)
+        else:
+            error = StartingError(f"the service is starting: {self.step}")
+            await problem_response(scope, error)(scope, receive, send)
 
 
 def _json(value: Any) -> Response:

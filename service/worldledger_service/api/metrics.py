@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -132,6 +133,12 @@ class Metrics:
             ["code"],
             registry=self.registry,
         )
+        self._connections = Gauge(
+            "worldledger_http_connections",
+            "Connections without a complete request: waiting for one, idle after an answer, lingering before the end.",
+            ["state"],
+            registry=self.registry,
+        )
         self._sockets = Gauge("worldledger_sockets_open", "WebSockets that are open.", registry=self.registry)
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
@@ -139,6 +146,11 @@ class Metrics:
         """Show what waits in a store, and how its open worlds stand."""
         self._waiting.set_function(lambda: store.waiting)
         self.registry.register(OfWorlds(worlds))
+
+    def watch_connections(self, states: Callable[[], Mapping[str, int]]) -> None:
+        """Show how many connections are in each state."""
+        for state in states():
+            self._connections.labels(state).set_function(partial(_of_state, states, state))
 
     def appended(self, effects: int) -> None:
         """Count effects that were appended."""
@@ -181,6 +193,10 @@ class Metrics:
             self._known[key] = found
         found[0].inc()
         found[1].observe(seconds)
+
+
+def _of_state(states: Callable[[], Mapping[str, int]], state: str) -> int:
+    return states()[state]
 
 
 # -- projections -------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import time
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import httptools
@@ -36,14 +37,19 @@ from worldledger_service.settings import MIB, Settings
 # -- how many connections, and bytes of bodies, there may be before requests are whole ---------------------
 #
 # A connection counts while it has no complete request, for the address that it came from: it waits for its first
-# request, sends one, or is kept alive after an answer. Where it must make room, connections that are idle are closed
-# first. Addresses of this machine and the proxies that the settings name are exempt from the limit of one address, and
+# request, sends one, or is kept alive after an answer. After its last answer it lingers, so that the client can read
+# it, and counts until it is gone. Where room is needed, connections that linger are closed first, then those that are
+# idle. Addresses of this machine and the proxies that the settings name are exempt from the limit of one address, and
 # so is a WebSocket, whose handshake is a complete request.
 
 #: Bytes of a body that have to come within `Settings.body_timeout`, unless it ends before.
 LEAST_BODY_BYTES: Final = 1024
 #: Longest text of an address that is looked at, in characters; none is so long.
 _MOST_CHARACTERS: Final = 64
+
+
+#: What a connection without a complete request is about to do; see above.
+State = Literal["waiting", "idle", "lingering"]
 
 
 class Connection(typing.Protocol):
@@ -74,20 +80,26 @@ class Connections:
         #: bytes of bodies in memory
         self.body_bytes = 0
         self._proxies = ProxyHeadersMiddleware(cast("Any", None), settings.forwarded_allow_ips).trusted_hosts
-        #: every connection without a complete request, with the name that it counts under; None: exempt
-        self._waiting: dict[Connection, str | None] = {}
+        #: every connection that counts, with the name that it counts under; None: exempt
+        self._counted: dict[Connection, str | None] = {}
         self._of_address: dict[str, dict[Connection, None]] = {}
-        #: those that are kept alive after an answer, the longest idle first
+        #: those that are kept alive after an answer, and those that are about to be closed, the longest first
         self._idle: dict[Connection, None] = {}
+        self._lingering: dict[Connection, None] = {}
         #: bodies that are being read, the oldest first
         self._reading: dict[Body, Connection] = {}
 
     def __len__(self) -> int:
-        """Return how many connections have no complete request."""
-        return len(self._waiting)
+        """Return how many connections have no complete request and do not linger."""
+        return len(self._counted) - len(self._lingering)
+
+    def states(self) -> dict[str, int]:
+        """Return how many connections are in each state."""
+        idle, lingering = len(self._idle), len(self._lingering)
+        return {"waiting": len(self._counted) - idle - lingering, "idle": idle, "lingering": lingering}
 
     def addresses(self) -> dict[str, int]:
-        """Return how many of them count for each address."""
+        """Return how many connections count for each address."""
         return {address: len(of_it) for address, of_it in self._of_address.items()}
 
     # -- connections -----------------------------------------------------------------------------------------
@@ -108,32 +120,39 @@ class Connections:
         name, loopback = counted_as(host[:_MOST_CHARACTERS])
         return None if loopback else name
 
-    def enter(self, connection: Connection, address: str | None, *, idle: bool = False) -> bool:
-        """Count a connection that has no complete request; return False where there is no room for it."""
-        if connection in self._waiting:
+    def enter(self, connection: Connection, address: str | None, state: State = "waiting") -> bool:
+        """Count a connection that has no complete request; return False where there is no room for it.
+
+        One that lingers makes only others of these close.
+        """
+        if connection in self._counted:
             self.leave(connection)
+        closable = (self._lingering,) if state == "lingering" else (self._lingering, self._idle)
         if address is not None:
             neighbours = self._of_address.get(address, {})
             if len(neighbours) >= self.settings.max_connections_per_address and not self._close_one(
-                each for each in neighbours if each in self._idle
+                each for some in closable for each in neighbours if each in some
             ):
                 return False
-        if len(self._waiting) >= self.settings.max_connections and not self._close_one(self._idle):
+        if len(self._counted) >= self.settings.max_connections and not self._close_one(chain(*closable)):
             # The service's own machine and its proxies get in before strangers who have not even sent a request.
-            strangers = (each for each, name in self._waiting.items() if name is not None)
-            if address is not None or not self._close_one(strangers):
+            strangers = (each for each, name in self._counted.items() if name is not None)
+            if address is not None or state == "lingering" or not self._close_one(strangers):
                 return False
-        self._waiting[connection] = address
+        self._counted[connection] = address
         if address is not None:
             self._of_address.setdefault(address, {})[connection] = None
-        if idle:
+        if state == "idle":
             self._idle[connection] = None
+        elif state == "lingering":
+            self._lingering[connection] = None
         return True
 
     def leave(self, connection: Connection) -> None:
         """Count a connection no longer: its request is complete, or it is closed."""
-        address = self._waiting.pop(connection, None)
+        address = self._counted.pop(connection, None)
         self._idle.pop(connection, None)
+        self._lingering.pop(connection, None)
         if address is not None:
             neighbours = self._of_address[address]
             del neighbours[connection]
@@ -214,12 +233,18 @@ _PIECE_BYTES: Final = 4096
 _log = logging.getLogger(__name__)
 
 
-def protocol(settings: Settings, refused: Callable[[str], None]) -> Callable[..., Protocol]:
+def protocol(
+    settings: Settings,
+    refused: Callable[[str], None],
+    watch: Callable[[Callable[[], Mapping[str, int]]], None] = lambda _: None,
+) -> Callable[..., Protocol]:
     """Return what makes the protocols of one server's connections, which share their limits.
 
-    ``refused`` is told the code of every problem that ends a connection before its request is whole.
+    ``refused`` is told the code of every problem that ends a connection before its request is whole. ``watch`` is
+    called with what tells how many connections there are in each state.
     """
     connections = Connections(settings)
+    watch(connections.states)
 
     def make(
         config: Config,
@@ -263,7 +288,7 @@ class Protocol(HttpToolsProtocol):
         #: the request that the application was handed last
         self._handed: RequestResponseCycle | None = None
         #: the state as which the connection is counted, and the name
-        self._standing: tuple[Literal["waiting", "idle"], str | None] | None = None
+        self._standing: tuple[State, str | None] | None = None
         self._timed: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
         #: whether nothing is parsed any more, the loop's time at which something was heard last, and how many bytes
@@ -312,21 +337,22 @@ class Protocol(HttpToolsProtocol):
 
     def make_room(self) -> None:
         """Close for the benefit of others."""
-        if self._standing is not None and self._standing[0] == "idle":
+        if self._refused:
+            self._close(_LINGER_PAUSE_SECONDS)
+        elif self._standing is not None and self._standing[0] == "idle":
             self.end()
         else:
             self._refuse(OverloadedError("others need the room that this request takes; try again"))
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection that was idle for too long."""
-        self._leave()
-        super().timeout_keep_alive_handler()
+        self.end()
 
     def _stand(self) -> None:
         """Count and time the connection by its present state."""
         if self._refused:
             return
-        standing: tuple[Literal["waiting", "idle"], str | None] | None
+        standing: tuple[State, str | None] | None
         if self._part is not None:
             standing = ("waiting", self._address() if self._part == "body" and self._is_proxy else self._peer)
         elif self._is_answered() and not self.pipeline:
@@ -337,7 +363,7 @@ class Protocol(HttpToolsProtocol):
             self._standing = standing
             if standing is None:
                 self._connections.leave(self)
-            elif not self._connections.enter(self, standing[1], idle=standing[0] == "idle"):
+            elif not self._connections.enter(self, standing[1], standing[0]):
                 self._refuse(OverloadedError("there are too many connections without a request"), linger=False)
                 return
         timed = None if self._part is None else (self._part, self._messages)
@@ -364,10 +390,10 @@ class Protocol(HttpToolsProtocol):
     def _seconds(self) -> float:
         return self._settings.header_timeout if self._part == "header" else self._settings.body_timeout
 
-    def _time(self, seconds: float | None) -> None:
+    def _time(self, seconds: float | None, then: Callable[[], None] | None = None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if seconds is None else self.loop.call_later(seconds, self._late)
+        self._timer = None if seconds is None else self.loop.call_later(seconds, then or self._late)
 
     def _late(self) -> None:
         """Refuse a header that has not come in time, or a body of which too little has."""
@@ -598,26 +624,34 @@ class Protocol(HttpToolsProtocol):
     def end(self, *, linger: bool = True, most: _Linger = _LONG_LINGER) -> None:
         """Close, once the client has had the time to read what was written to it."""
         unread = linger and (self._part is not None or self._unread > 0)
-        self._leave()
+        address = self._peer if self._standing is None else self._standing[1]
         self._unset_keepalive_if_required()
         if self._refused or self.transport.is_closing():
             return
+        self._leave()
         self._refused = True
-        if not unread:
-            self.transport.close()
-            return
-        self._heard_at = self.loop.time()
-        self._drainable = most.bytes
-        self.flow.resume_reading()
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        self._timer = self.loop.call_later(_LINGER_PAUSE_SECONDS, self._linger, self._heard_at + most.seconds)
+        if not self._connections.enter(self, address, "lingering"):
+            self._close(_LINGER_PAUSE_SECONDS)
+        elif not unread:
+            self._close(_LONG_LINGER.seconds)
+        else:
+            self._heard_at = self.loop.time()
+            self._drainable = most.bytes
+            self.flow.resume_reading()
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            self._timer = self.loop.call_later(_LINGER_PAUSE_SECONDS, self._linger, self._heard_at + most.seconds)
+
+    def _close(self, seconds: float) -> None:
+        """Close, at the latest after these seconds, if the client does not read what was written to it."""
+        self.transport.close()
+        self._time(seconds, self.transport.abort)
 
     def _linger(self, until: float) -> None:
         now = self.loop.time()
         pause = self._heard_at + _LINGER_PAUSE_SECONDS - now
         if pause <= 0 or now >= until:
-            self.transport.close()
+            self._close(_LINGER_PAUSE_SECONDS)
         else:
             self._timer = self.loop.call_later(min(pause, until - now), self._linger, until)
 
