@@ -50,6 +50,7 @@ class Kind:
     - ``schemas``: JSON Schemas that are served, `worldledger_service.api.published.Published` objects by name.
     - ``panel``: a file (`pathlib.Path`) with an ES module by which the console shows states; see docs/console.md.
     - ``measures``: a `worldledger.measures.Measures`, what runs of its worlds are compared by.
+    - ``outcomes``: a `worldledger_service.store.outcomes.Outcomes`, how its worlds stand, in a line each.
     - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.
     """
 
@@ -71,6 +72,7 @@ class Kind:
     schemas: str | None = None
     report: str | None = None
     measures: str | None = None
+    outcomes: str | None = None
     panel: str | None = None
 
     def load(self, part: str) -> Any:

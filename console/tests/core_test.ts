@@ -1,5 +1,5 @@
 import { format, lookOf, parse, worldAddress } from "../src/core/address.ts";
-import { agentsWithout, compare, hiddenFrom, markOf, type Shown } from "../src/core/belief.ts";
+import { agentsWithout, compare, hiddenFrom, markOf, type Shown, told } from "../src/core/belief.ts";
 import { type Bin, binned, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
 import { faults, fieldsOf, valueOf } from "../src/core/form.ts";
 import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
@@ -110,6 +110,8 @@ Deno.test("a belief is marked hidden, outdated or noised", () => {
   const belief: Shown = { entities: { ann: { gold: 4, place: 2 } }, relationships: {} };
   const found = compare(belief, truth, then);
   same([...found.truth], [["/entities/bob", "hidden"]]);
+  same(told(found), "2 of 2 values differ from the truth, 1 hidden");
+  same(told(compare(truth, truth, then)), "0 of 2 values differ from the truth");
   same([...found.belief], [["/entities/ann/gold", "outdated"], ["/entities/ann/place", "noised"]]);
   same(markOf(found.truth, "/entities/bob/x/y"), "hidden");
   same(markOf(found.truth, "/entities/bobby"), undefined);

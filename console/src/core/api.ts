@@ -360,6 +360,8 @@ export interface ListedWorld {
   wall_time: number;
   /** Where it goes on from; null for a world that is no fork. */
   fork_of: WorldOrigin | null;
+  /** Where it is asked for: how it stands, in a line of its kind's, as far as projections have come. Null where there is nothing to say. */
+  outcome?: string | null;
   /** Where it is asked for: about how many effects there are in each of as many equal spans of its sim_time. */
   activity?: number[] | null;
 }
@@ -834,4 +836,6 @@ export interface WorldWithOrigin {
   wall_time: number;
   /** Where it goes on from; null for a world that is no fork. */
   fork_of: WorldOrigin | null;
+  /** Where it is asked for: how it stands, in a line of its kind's, as far as projections have come. Null where there is nothing to say. */
+  outcome?: string | null;
 }

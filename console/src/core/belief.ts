@@ -30,11 +30,19 @@ export interface Compared {
   truth: Map<string, Mark>;
   /** Pointers into the belief: where it is wrong. */
   belief: Map<string, Mark>;
+  /** How many values the belief has: those of objects are counted one by one. */
+  values: number;
+}
+
+/** A comparison in one line. */
+export function told({ truth, belief, values }: Compared): string {
+  const wrong = `${belief.size} of ${values} ${values === 1 ? "value differs" : "values differ"} from the truth`;
+  return truth.size === 0 ? wrong : `${wrong}, ${truth.size} hidden`;
 }
 
 /** Compare a belief with the truth now, and with the truth when the view was made, if that is known. */
 export function compare(belief: Shown, truth: Shown, then: Shown | undefined): Compared {
-  const found: Compared = { truth: new Map(), belief: new Map() };
+  const found: Compared = { truth: new Map(), belief: new Map(), values: 0 };
   const walk = (seen: Json | undefined, is: Json | undefined, was: Json | undefined, pointer: string): void => {
     if (isObject(seen) && isObject(is)) {
       for (const name of Object.keys(is)) {
@@ -44,9 +52,10 @@ export function compare(belief: Shown, truth: Shown, then: Shown | undefined): C
         const here = below(pointer, name);
         walk(seen[name], Object.hasOwn(is, name) ? is[name] : undefined, isObject(was) ? was[name] : undefined, here);
       }
-    } else if (!equal(seen, is)) {
-      found.belief.set(pointer, was !== undefined && equal(seen, was) ? "outdated" : "noised");
+      return;
     }
+    found.values++;
+    if (!equal(seen, is)) found.belief.set(pointer, was !== undefined && equal(seen, was) ? "outdated" : "noised");
   };
   walk(belief.entities, truth.entities, then?.entities, "/entities");
   walk(belief.relationships, truth.relationships, then?.relationships, "/relationships");

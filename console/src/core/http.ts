@@ -139,7 +139,7 @@ const AGAIN_MS = 2000;
 export class HttpSource implements Source {
   async worlds({ q, ruleset, experiment, live, after }: WorldsQuery, signal: AbortSignal): Promise<WorldsPage> {
     const filters = { q: q.slice(0, 200), ruleset, experiment, live: live ? "true" : null };
-    const query = { ...filters, after, order: "active", facets: "true", limit: 100, activity: SPANS };
+    const query = { ...filters, after, order: "active", facets: "true", limit: 100, activity: SPANS, outcome: "true" };
     const found = await get("/v1/worlds", {}, query, signal);
     return { worlds: found.worlds, next: found.next_after, facets: found.facets ?? null };
   }
@@ -168,7 +168,7 @@ export class HttpSource implements Source {
   }
 
   world(name: string): Promise<World> {
-    return get("/v1/worlds/{world}", { world: name });
+    return get("/v1/worlds/{world}", { world: name }, { outcome: "true" });
   }
 
   async agents(world: string): Promise<{ agent_id: string; registered_seq: number }[]> {

@@ -28,12 +28,16 @@ export interface Frame {
   marks: ReadonlyMap<string, Mark>;
   /** In the truth beside several beliefs: from which agents that is hidden. Else empty. */
   hidden: Hidden;
+  /** Of a belief, how much of it is wrong, in one line; else, and while that is not known, empty. */
+  told: string;
 }
 
 export interface Frames {
   readonly world: { world_id: string; ruleset: string; config: Obj };
   /** Whose belief it is; null for the truth. */
   readonly agent: string | null;
+  /** Beside a belief: the frames of the truth. Null for those. */
+  readonly truth: Frames | null;
   /** The frame at a seq. While it is loaded: that of an earlier seq, which it names, or undefined. */
   at(seq: number): Frame | undefined;
   /** Every effect of these kinds, in order, the first 5,000; with belief, those too that the agent did not see. */

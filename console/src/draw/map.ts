@@ -39,10 +39,23 @@ function placesIn(state: Shown): ReadonlyMap<string, Point> {
   return found;
 }
 
+/** The part of the plane that the maps on a cursor have needed so far: it grows, so that they do not jump. */
+interface Extent {
+  left: number;
+  right: number;
+  bottom: number;
+  top: number;
+  /** Draws each of them: they have one scale. */
+  draws: Set<() => void>;
+}
+
+const extents = new WeakMap<Cursor, Extent>();
+
 /** Keep a map up to date on a canvas, which is hidden while nothing has a position; returns how to end that. */
 export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Cursor): () => void {
-  /** The part of the plane that was needed so far: it grows, so that the map does not jump. */
-  const extent = { left: Infinity, right: -Infinity, bottom: Infinity, top: -Infinity };
+  const extent: Extent = extents.get(cursor) ??
+    { left: Infinity, right: -Infinity, bottom: Infinity, top: -Infinity, draws: new Set() };
+  extents.set(cursor, extent);
   /** The size of the canvas, told by the browser: asking would have it lay out the page for each frame. So do colours. */
   let room: readonly [number, number] = [0, 0];
   let colours: string[] = [];
@@ -52,11 +65,15 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
     const now = places(frames, seq);
     canvas.hidden = now.size === 0;
     if (now.size === 0) return;
+    const { left, right, bottom, top } = extent;
     for (const [x, y] of now.values()) {
       extent.left = Math.min(extent.left, x);
       extent.right = Math.max(extent.right, x);
       extent.bottom = Math.min(extent.bottom, y);
       extent.top = Math.max(extent.top, y);
+    }
+    if (extent.left < left || extent.right > right || extent.bottom < bottom || extent.top > top) {
+      for (const other of extent.draws) if (other !== draw) other();
     }
     const ratio = devicePixelRatio || 1;
     const [width, height] = room;
@@ -139,7 +156,8 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
     paint();
   });
   watch.observe(canvas);
-  const ends = [cursor.subscribe(draw), frames.subscribe(draw)];
+  const ends = [cursor.subscribe(draw), frames.subscribe(draw), () => extent.draws.delete(draw)];
+  extent.draws.add(draw);
   draw();
   return () => {
     for (const end of ends) end();

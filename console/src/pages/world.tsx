@@ -79,6 +79,7 @@ function Opened({ model, name }: { model: WorldModel; name: string }) {
               <bdi>{world.experiment}</bdi>
             </>
           )}
+          <Outcome model={model} />
           <Parent model={model} />
           {world.part !== undefined && ` · effects ${count(model.first)} to ${count(world.head_seq)} of its log`}
         </p>
@@ -110,6 +111,18 @@ function Opened({ model, name }: { model: WorldModel; name: string }) {
         {effect !== null && <Detail model={model} seq={effect} />}
       </div>
     </main>
+  );
+}
+
+/** How the world stood when the page was opened, as long as nothing has happened since. */
+function Outcome({ model }: { model: WorldModel }) {
+  const { outcome, head_seq } = model.world;
+  if (outcome == null || model.until !== null || model.head.value !== head_seq) return null;
+  return (
+    <>
+      {" · "}
+      <bdi class="outcome">{outcome}</bdi>
+    </>
   );
 }
 

@@ -138,6 +138,11 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                         live
                       </span>
                     )}
+                    {world.outcome != null && (
+                      <small class="outcome">
+                        <bdi>{world.outcome}</bdi>
+                      </small>
+                    )}
                     {world.fork_of !== null && (
                       <small class="origin">
                         fork of {world.fork_of.world_id} at{" "}

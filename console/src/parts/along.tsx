@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
+import { format } from "../core/address.ts";
 import { fetched } from "../core/http.ts";
 import { save, words } from "./app.ts";
 import type { WorldModel } from "./model.ts";
@@ -44,11 +45,15 @@ export function Along({ model }: { model: WorldModel }) {
             event.preventDefault();
             const given = new FormData(event.currentTarget);
             const text = (name: string) => String(given.get(name) ?? "").trim();
-            const part = { from: text("from"), to: text("to") };
-            void take(fetched("/export/{world}.html", { world }, part), `${world}.html`);
+            const address = format({ ...model.here, at: model.seq.peek() });
+            const wanted = { from: text("from"), to: text("to"), address };
+            void take(fetched("/export/{world}.html", { world }, wanted), `${world}.html`);
           }}
         >
-          <p>One file that shows this world, or a part of it, without a service or a network.</p>
+          <p>
+            One file that shows this world, or a part of it, without a service or a network. It opens with what you see
+            now.
+          </p>
           {field("from", "its beginning")} {field("to", "its end")}{" "}
           <button type="submit" disabled={busy.value}>Save the page</button>
         </form>

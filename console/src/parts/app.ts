@@ -19,8 +19,10 @@ export function loadable(path: string): string {
   return text === undefined ? path : URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
 }
 
+/** The address of the page; of a file that was opened without one, that at which it was taken along. */
 function read(): Address {
-  const found = parse(location.hash);
+  const given = document.querySelector<HTMLMetaElement>('meta[name="worldledger-address"]')?.content ?? "";
+  const found = parse(location.hash === "" ? given : location.hash);
   return source instanceof EmbeddedSource && found.page !== "world"
     ? worldAddress(source.only.world_id, { at: 1 })
     : found;

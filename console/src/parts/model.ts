@@ -2,7 +2,7 @@
 
 import { batch, computed, effect, type ReadonlySignal, type Signal, signal, untracked } from "@preact/signals";
 import { type Look, lookOf, type WorldAddress, worldAddress } from "../core/address.ts";
-import { compare, type Hidden, hiddenFrom, type Mark, type Shown } from "../core/belief.ts";
+import { compare, type Compared, type Hidden, hiddenFrom, type Mark, type Shown, told } from "../core/belief.ts";
 import { type Bin, grown, kindsOf, type Stretch } from "../core/density.ts";
 import { BLOCK, type BlockData, blockOf, FrameStore } from "../core/frames.ts";
 import { changed, type Json } from "../core/json.ts";
@@ -398,11 +398,15 @@ export class FramesOfWorld implements Frames {
     this.world = { world_id, ruleset, config };
   }
 
+  get truth(): FramesOfWorld | null {
+    return this.agent === null ? null : this.model.frames(null);
+  }
+
   at(seq: number): Frame | undefined {
     const exact = this.exactly(seq);
     if (exact !== undefined) return exact;
     const near = this.near(seq);
-    return near && { ...near, changed: UNCHANGED, marks: NONE, hidden: NONE };
+    return near && { ...near, changed: UNCHANGED, marks: NONE, hidden: NONE, told: "" };
   }
 
   /** The frame of just this seq; undefined while it is loaded. */
@@ -465,11 +469,14 @@ export class FramesOfWorld implements Frames {
     let changes: ReadonlySet<string> | undefined;
     let marks: ReadonlyMap<string, Mark> | undefined;
     let hidden: Hidden | undefined;
+    let compared: Compared | null | undefined;
     const unseen = () => hidden ??= this.hidden(seq, state, agents);
     const { agent } = this;
+    const beside = () =>
+      compared === undefined && agent !== null ? compared = this.compared(seq, state, agent) : compared;
     const marked = () =>
       agent !== null
-        ? this.mistaken(seq, state, agent)
+        ? beside()?.belief ?? NONE
         : agents.length === 0
         ? NONE
         : new Map([...unseen().keys()].map((pointer) => [pointer, "hidden" as const]));
@@ -489,6 +496,10 @@ export class FramesOfWorld implements Frames {
       get hidden() {
         return agent === null && agents.length > 1 ? unseen() : NONE;
       },
+      get told() {
+        const found = beside();
+        return found ? told(found) : "";
+      },
     };
   }
 
@@ -502,11 +513,11 @@ export class FramesOfWorld implements Frames {
     return hiddenFrom(beliefs, truth);
   }
 
-  /** Where an agent's belief is wrong. */
-  private mistaken(seq: number, belief: Shown, agent: string): ReadonlyMap<string, Mark> {
+  /** An agent's belief beside the truth; null while that is loaded. */
+  private compared(seq: number, belief: Shown, agent: string): Compared | null {
     const truth = this.model.store(null).at(seq);
-    if (truth === undefined) return NONE;
+    if (truth === undefined) return null;
     const made = this.model.store(agent).changedAt(seq);
-    return compare(belief, truth, made === undefined ? undefined : this.model.store(null).at(made)).belief;
+    return compare(belief, truth, made === undefined ? undefined : this.model.store(null).at(made));
   }
 }

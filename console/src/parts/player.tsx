@@ -30,6 +30,14 @@ export function Player({ model }: { model: WorldModel }) {
     if (unit !== undefined) model.move(stopFrom(await stopsOf(unit), model.seq.peek(), direction));
   };
 
+  /** Go to the end of a turn, round or ply, by its number. */
+  const toNumber = async (unit: string, text: string) => {
+    const { kinds = [], number = "" } = counted[unit] ?? {};
+    const begins = (await model.effectsOf(kinds)).filter(({ payload }) => String(payload[number]) === text);
+    const begin = begins.at(-1)?.global_seq;
+    if (begin !== undefined) model.move((await stopsOf(unit)).find((each) => each >= begin) ?? begin, "step");
+  };
+
   useSignalEffect(() => {
     if (!playing.value) return;
     const unit = passes.value;
@@ -112,6 +120,16 @@ export function Player({ model }: { model: WorldModel }) {
           {direction === 1 ? `${unitName} ⇥` : `⇤ ${unitName}`}
         </button>
       ))}
+      {unitName !== undefined && (
+        <input
+          type="number"
+          class="unit"
+          placeholder={unitName}
+          aria-label={`To the end of ${unitName} number`}
+          title={`A number: to the end of that ${unitName}`}
+          onChange={({ currentTarget }) => void toNumber(unitName, currentTarget.value)}
+        />
+      )}
       <select
         aria-label="Play by"
         value={passes.value}

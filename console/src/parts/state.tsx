@@ -93,6 +93,7 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
           {agent === null ? "Truth" : <bdi>{agent}</bdi>} <small>{agent === null ? `at seq ${seq}` : asOf}</small>
         </h2>
       )}
+      {named && <p class="wrong" title={frame?.told}>{frame?.told || "\u00a0"}</p>}
       {frame === undefined && (
         <p class="said" role="status">
           {error ?? (near === undefined ? "loading …" : `≈ the state at seq ${near.seq}, while this one is loaded`)}

@@ -17,5 +17,6 @@ KIND = Kind(
     problems="worldledger_chess.api.problems:PROBLEMS",
     report="worldledger_chess.report:SECTION",
     measures="worldledger_chess.rules.measures:MEASURES",
+    outcomes="worldledger_chess.store.outcomes:OUTCOMES",
     panel="worldledger_chess.console:PANEL",
 )

@@ -18,5 +18,6 @@ KIND = Kind(
     schemas="worldledger_simulation.api.schemas:SCHEMAS",
     report="worldledger_simulation.report:SECTION",
     measures="worldledger_simulation.rules.measures:MEASURES",
+    outcomes="worldledger_simulation.outcomes:OUTCOMES",
     panel="worldledger_simulation.console:PANEL",
 )

@@ -18,5 +18,6 @@ KIND = Kind(
     schemas="worldledger_social_rl.api.schemas:SCHEMAS",
     report="worldledger_social_rl.report:SECTION",
     measures="worldledger_social_rl.rules.measures:MEASURES",
+    outcomes="worldledger_social_rl.outcomes:OUTCOMES",
     panel="worldledger_social_rl.console:PANEL",
 )

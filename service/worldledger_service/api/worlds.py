@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import structlog
 from fastapi import APIRouter, Depends, Query
@@ -23,6 +25,7 @@ from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.runtime.guarding import guarded
 from worldledger_service.store import WorldRecord, density
 from worldledger_service.store.forking import NewFork
+from worldledger_service.store.outcomes import outcomes
 from worldledger_service.store.records import WorldFilter
 
 # -- shapes ------------------------------------------------------------------------------------------------
@@ -92,6 +95,11 @@ class WorldWithOrigin(WorldRecord):
     """A world, and of a fork where it goes on from."""
 
     fork_of: WorldOrigin | None = Field(description="Where it goes on from; null for a world that is no fork.")
+    outcome: str | None = Field(
+        default=None,
+        description="Where it is asked for: how it stands, in a line of its kind's, as far as projections have come. "
+        "Null where there is nothing to say.",
+    )
 
 
 class ListedWorld(WorldWithOrigin):
@@ -131,6 +139,7 @@ router = APIRouter(route_class=_WorldRoute, tags=["worlds"], dependencies=[Depen
 
 _DEFAULT: Final = 100
 _ORIGIN: Final = set(WorldOrigin.model_fields)
+Outcome: TypeAlias = Annotated[bool, Query(description="Say how each world stands, in a line of its kind's.")]
 #: Seconds since its last effect up to which a world is live.
 _LIVE_SECONDS: Final = 300.0
 #: Worlds are read so many at a time, until a page has this many bytes: configs may be large.
@@ -250,6 +259,7 @@ async def list_worlds(
         whole(1),
         Query(ge=1, le=_MOST_SPANS, description="Say how many effects there are in so many equal spans of sim_time."),
     ] = None,
+    outcome: Outcome = False,
     facets: Annotated[bool, Query(description="Say how many worlds each choice of a filter would leave.")] = False,
     after: Annotated[Text, Query(max_length=200, description="Give worlds that come after the one of this name.")] = "",
     limit: Limit = None,
@@ -270,21 +280,26 @@ async def list_worlds(
         records = await found.store.find_worlds(asked, order=order, after=position, limit=few + 1)
         more = len(records) > few
         origins = await found.store.fork_points([record.world_id for record in records[:few]])
-        heads = {record.world_id: record.head_seq for record in records[:few] if isinstance(record, WorldRecord)}
+        readable = [record for record in records[:few] if isinstance(record, WorldRecord)]
+        heads = {record.world_id: record.head_seq for record in readable}
         active = {} if activity is None else await density.activity(found.store.reader, heads, activity)
+        stand = await outcomes(found.store.reader, readable) if outcome else {}
         for record in records[:few]:
             position = record.world_id
             if isinstance(record, Finding):
                 log.error("a world is not listed", world_id=position, error=record.what)
                 continue
-            texts.append(_with_origin(record, origins.get(position), active.get(position)))
+            told: dict[str, Any] = {} if position not in active else {"activity": active[position]}
+            if outcome:
+                told["outcome"] = stand.get(position)
+            texts.append(_with_origin(record, origins.get(position), told))
             size += len(texts[-1])
     following = b'"%b"' % position.encode() if more else b"null"
     headers = {"Cache-Control": REVALIDATE, **(next_link(request, after=position) if more else {})}
     is_empty = experiment is not None and not texts and not after
     guesses = near_member(await found.store.near_experiments(experiment) if is_empty and experiment else [])
-    told = b',"facets":%b' % to_json(_facets(await found.store.world_facets(asked))) if facets else b""
-    body = b'{"worlds":[%b],"next_after":%b%b%b}' % (b",".join(texts), following, told, guesses)
+    counts = b',"facets":%b' % to_json(_facets(await found.store.world_facets(asked))) if facets else b""
+    body = b'{"worlds":[%b],"next_after":%b%b%b}' % (b",".join(texts), following, counts, guesses)
     return Response(body, 200, headers, "application/json")
 
 
@@ -310,29 +325,35 @@ def _facets(found: dict[str, list[tuple[str | None, int]]]) -> dict[str, Any]:
         **problems(404, 422, 503),
     },
 )
-async def get_world(request: Request, world: WorldName) -> Response:
-    """Return what a world is and where its log ends now."""
+async def get_world(request: Request, world: WorldName, outcome: Outcome = False) -> Response:
+    """Return what a world is and where its log ends now.
+
+    With `outcome` the ETag ends in 8 further digits, for projections come to the head after it has moved.
+    """
     found = services(request)
     record = await found.store.world(world)
     headers = _headers(record)
+    told: dict[str, Any] = {}
+    if outcome:
+        told["outcome"] = line = (await outcomes(found.store.reader, [record])).get(world)
+        headers["ETag"] = f'{headers["ETag"][:-1]}:{sha256(to_json(line)).hexdigest()[:8]}"'
     if (unchanged := not_modified(request, headers)) is not None:
         return unchanged
-    return Response(await _told(found, record), 200, headers, "application/json")
+    return Response(await _told(found, record, told), 200, headers, "application/json")
 
 
-async def _told(found: Services, record: WorldRecord) -> bytes:
+async def _told(found: Services, record: WorldRecord, told: Mapping[str, Any] | None = None) -> bytes:
     origins = await found.store.fork_points([record.world_id])
-    return _with_origin(record, origins.get(record.world_id))
+    return _with_origin(record, origins.get(record.world_id), told)
 
 
 def _with_origin(
-    record: WorldRecord, origin: genesis.ForkPoint | Finding | None, active: list[int] | None = None
+    record: WorldRecord, origin: genesis.ForkPoint | Finding | None, told: Mapping[str, Any] | None = None
 ) -> bytes:
     if isinstance(origin, Finding):
         log.error("where a fork begins cannot be read", world_id=record.world_id, error=origin.what)
     fork_of = origin.model_dump(include=_ORIGIN) if isinstance(origin, genesis.ForkPoint) else None
-    told = {} if active is None else {"activity": active}
-    return to_json({**dict(record), "fork_of": fork_of, **told})
+    return to_json({**dict(record), "fork_of": fork_of, **(told or {})})
 
 
 def _headers(record: WorldRecord) -> dict[str, str]:

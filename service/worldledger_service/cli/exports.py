@@ -148,6 +148,14 @@ def export_html(
     to: Annotated[
         str | None, typer.Option("--to", metavar="MOMENT", help="End with this moment.", show_default="its head")
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="MOMENT", help="Open at this moment.", show_default="where it begins"),
+    ] = None,
+    views: Annotated[
+        list[str] | None,
+        typer.Option("--view", metavar="AGENT", help="Show what this agent believed, too; up to four times."),
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
@@ -155,29 +163,52 @@ def export_html(
 ) -> None:
     """Export a world as one HTML file: the console with all of the world, which opens without a service or a network.
 
-    It shows every moment, what agents believed, and verifies. More than 100,000 effects are too many: then export a
-    part of the log, by `--from` and `--to`. What is verified of a part is that its effects are one chain, from the
-    position before it to its last one; compare these positions with the log.
+    It shows every moment, what agents believed, and verifies; `--at` and `--view` say what it opens with. More than
+    100,000 effects are too many: then export a part of the log, by `--from` and `--to`. What is verified of a part is
+    that its effects are one chain, from the position before it to its last one; compare these positions with the log.
 
-    Example:
+    Examples:
         worldledger export html market -o market.html
+        worldledger export html market --at turn:10 --view Trader_1 -o belief.html
         worldledger export html market --from turn:5 --to turn:10 -o turns.html
     """
     from worldledger_service.app import create_app  # noqa: PLC0415 - slow to load
-    from worldledger_service.console.taking_along import asking, page, part_of  # noqa: PLC0415
+    from worldledger_service.console.taking_along import (  # noqa: PLC0415
+        MOST_AGENTS,
+        address_of,
+        asking,
+        own_seq,
+        page,
+        part_of,
+    )
+    from worldledger_service.runtime.moments import not_registered  # noqa: PLC0415
 
+    views = list(dict.fromkeys(views or []))
+    if len(views) > MOST_AGENTS:
+        raise typer.BadParameter(f"--view: a page shows the beliefs of {MOST_AGENTS} agents at most")
     where = target(ctx, database_url, home, projections=False)
 
     begin = None if from_ is None else read_moment(from_, "--from")
     end = HEAD if to is None else read_moment(to, "--to")
+    opens = begin if at is None else read_moment(at, "--at")
 
     async def work(url: str) -> str:
         async with opened(url, where.settings) as store:
             record = await find_world(store, world)
             first, last = await part_of(store, record, begin, end)
+            seq = first if opens is None else await own_seq(store, record, opens)
+            if not first <= seq <= last:
+                what = f"--at: effect {seq} is not in the part from {first} to {last}"
+                raise MomentNotFoundError(what, world_id=record.world_id, global_seq=seq)
+            if views:
+                known = (await store.states.state_at(record.world_id, seq)).state.metadata["agents"]
+                for agent in views:
+                    if agent not in known:
+                        raise await not_registered(store, record.world_id, agent, seq, record.head_seq)
         app = create_app(where.settings, url)
         async with app.router.lifespan_context(app):
-            async for piece in page(asking(app), record.world_id, first=first, last=last):
+            address = address_of(record.world_id, seq, views)
+            async for piece in page(asking(app), record.world_id, first=first, last=last, address=address):
                 write(piece)
         return record.world_id
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 #: A name in a tree is not cut to fewer characters.
 _SHORTEST_NAME = 16
-_HEADER = ("WORLD", "RULESET", "EXPERIMENT", "EFFECTS", "CREATED")
+_HEADER = ("WORLD", "RULESET", "EXPERIMENT", "EFFECTS", "CREATED", "OUTCOME")
 
 
 def list_worlds(
@@ -54,7 +54,7 @@ def list_worlds(
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """List the worlds by name, with their heads.
+    """List the worlds by name, with their heads, and how they stand as far as projections have come.
 
     A world whose row cannot be read is named on stderr, and the exit code is 1.
 
@@ -79,7 +79,7 @@ def list_worlds(
 async def _with_origins(
     store: Store, experiment: str | None, unreadable: list[Finding]
 ) -> AsyncIterator[tuple[WorldRecord, ForkPoint | None]]:
-    """Return the worlds by name, each with where it begins if it is a fork."""
+    """Yield the worlds by name, each with where it begins if it is a fork."""
     from worldledger.chain import Finding  # noqa: PLC0415
 
     after = ""
@@ -154,14 +154,16 @@ def _drawn(node: _Node, lead: str, indent: str, most: int) -> Iterator[list[Piec
 
 async def _as_table(store: Store, experiment: str | None, unreadable: list[Finding]) -> None:
     """Write aligned columns a page at a time, so that memory does not grow with the number of worlds."""
-    from worldledger_service.store import WorldRecord  # noqa: PLC0415 - slow to load; `--help` needs none of it
+    from worldledger_service.store import WorldRecord  # noqa: PLC0415 - slow to load, as the next
+    from worldledger_service.store.outcomes import outcomes  # noqa: PLC0415
 
     first = True
     after = ""
     while page := await store.worlds(experiment=experiment, after=after, limit=500):
         worlds = [world for world in page if isinstance(world, WorldRecord)]
         unreadable += [world for world in page if not isinstance(world, WorldRecord)]
-        put_rows(_HEADER if first else None, [_row(world) for world in worlds])
+        stand = await outcomes(store.reader, worlds)
+        put_rows(_HEADER if first else None, [_row(world, stand.get(world.world_id, "")) for world in worlds])
         first = False
         after = page[-1].world_id
     if first:
@@ -176,9 +178,9 @@ async def _say_none(store: Store, experiment: str | None) -> None:
     say(f"there are no worlds{where}; make one with `worldledger world create`, or see `worldledger import --help`")
 
 
-def _row(world: WorldRecord) -> tuple[str, ...]:
+def _row(world: WorldRecord, outcome: str) -> tuple[str, ...]:
     created = world.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
-    cells = world.world_id, world.ruleset, world.experiment or "-", str(world.head_seq), created
+    cells = world.world_id, world.ruleset, world.experiment or "-", str(world.head_seq), created, outcome
     return tuple(map(plain, cells))
 
 

@@ -37,6 +37,8 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Vary": "Accept-Encoding",
 }
+#: Characters of an address at which a file opens.
+_LONGEST_ADDRESS: Final = 8000
 #: Bytes below which compressing does not pay.
 _LEAST_BYTES: Final = 512
 
@@ -103,7 +105,8 @@ def routes(built: Path = BUILT) -> list[BaseRoute]:
         world_id = request.path_params["world"]
         try:
             begin, end = await _part(request, world_id)
-            pieces = page_of(asking(request.app), world_id, built, first=begin, last=end)
+            address = request.query_params.get("address", "")[:_LONGEST_ADDRESS]
+            pieces = page_of(asking(request.app), world_id, built, first=begin, last=end, address=address)
             first = await anext(pieces)
         except SimulationError as error:
             if "status" not in error.details:

@@ -12,10 +12,10 @@ import base64
 import html
 import re
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx2
 import orjson
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Most effects: a browser holds all of them in memory.
 MOST_EFFECTS: Final = 100_000
+#: Agents whose beliefs the console shows at a time.
+MOST_AGENTS: Final = 4
 #: Effects of the log in a line.
 _LOG_AT_ONCE: Final = 5000
 #: Bytes that are encoded at a time: base64 takes them in threes.
@@ -64,13 +66,14 @@ class _Page(NamedTuple):
     after: bytes
 
     @classmethod
-    def of(cls, title: str, built: Path) -> _Page:
+    def of(cls, title: str, address: str, built: Path) -> _Page:
         index = (built / "index.html").read_text(encoding="utf-8")
         (style,) = re.findall(r'href="/assets/([^"]+\.css)"', index)
         (script,) = re.findall(r'src="/assets/([^"]+\.js)"', index)
         styles, program = ((built / "assets" / name).read_text(encoding="utf-8") for name in (style, script))
+        members = {**of_kinds(), "address": address}
         told = "".join(
-            f'<meta name="worldledger-{name}" content="{html.escape(text)}">\n' for name, text in of_kinds().items()
+            f'<meta name="worldledger-{name}" content="{html.escape(text)}">\n' for name, text in members.items()
         )
         # Within an element of script, only its end would end it; "<!--" would begin something else.
         program = program.replace("</script", "<\\/script").replace("<!--", "<\\!--")
@@ -85,31 +88,42 @@ class _Page(NamedTuple):
         return cls(before.encode(), f'</script>\n<script type="module">{program}</script>\n</body>\n</html>\n'.encode())
 
 
+async def own_seq(store: Store, record: WorldRecord, moment: Moment) -> int:
+    """Return the effect of a moment of a world's own log.
+
+    Raises SimulationError as `page` if the moment is in the log of an ancestor; MomentNotFoundError.
+    """
+    place, seq = await store.states.place_at(record, moment)
+    if place.world_id != record.world_id:
+        what = f"the moment lies in the log of {place.world_id}, which {record.world_id} goes on from"
+        raise SimulationError(what, status=422)
+    return seq
+
+
 async def part_of(store: Store, record: WorldRecord, begin: Moment | None, end: Moment) -> tuple[int, int]:
     """Return the first and the last effect of a part of a world's own log; ``begin`` None: from its genesis on.
 
-    Raises SimulationError as `page` if a moment is in the log of an ancestor, or the end before the beginning;
-    MomentNotFoundError.
+    Raises SimulationError as `own_seq`, and if the end is before the beginning; MomentNotFoundError.
     """
-
-    async def own_seq(moment: Moment) -> int:
-        place, seq = await store.states.place_at(record, moment)
-        if place.world_id != record.world_id:
-            what = f"the moment lies in the log of {place.world_id}, which {record.world_id} goes on from"
-            raise SimulationError(what, status=422)
-        return seq
-
-    first, last = 1 if begin is None else await own_seq(begin), await own_seq(end)
+    first, last = 1 if begin is None else await own_seq(store, record, begin), await own_seq(store, record, end)
     if last < first:
         what = f"the moment of its end lies before that of its beginning: effect {last}, effect {first}"
         raise SimulationError(what, status=422)
     return first, last
 
 
+def address_of(world_id: str, seq: int, agents: Sequence[str] = ()) -> str:
+    """Return the console's address of a moment of a world, with what these agents believed beside the truth."""
+    query = urlencode({"at": seq, "agent": agents}, doseq=True)
+    return f"#/w/{quote(world_id, safe='')}?{query}"
+
+
 async def page(
-    ask: Ask, world_id: str, built: Path = BUILT, *, first: int = 1, last: int | None = None
+    ask: Ask, world_id: str, built: Path = BUILT, *, first: int = 1, last: int | None = None, address: str = ""
 ) -> AsyncIterator[bytes]:
     """Yield the file, piece by piece, with the effects from ``first`` to ``last``, by default to the head.
+
+    It opens at an ``address`` of the console, as stands behind its ``#``; without one at its first effect.
 
     Raises SimulationError with a detail ``status``, that of HTTP: before the first piece if the console is not built or
     the world is unknown, or what is wanted of it too large.
@@ -118,14 +132,14 @@ async def page(
         what = "the console is not built here: install the package again where the npm registry can be reached"
         raise SimulationError(what, status=404)
     path = f"/v1/worlds/{quote(world_id, safe='')}"
-    world = orjson.loads(await ask(path))
+    world = orjson.loads(await ask(f"{path}?outcome=true"))
     last = world["head_seq"] if last is None else last
     if last - first >= MOST_EFFECTS:
         what = f"world {world_id} has {last - first + 1} effects there; a page holds {MOST_EFFECTS} at most"
         raise SimulationError(what, status=413)
     if first > 1 or last < world["head_seq"]:
         world |= await _part(ask, path, first, last)
-    parts = _Page.of(world_id, built)
+    parts = _Page.of(world_id, address, built)
     yield parts.before
     compressed = zlib.compressobj(9, zlib.DEFLATED, 31)
     waiting = b""

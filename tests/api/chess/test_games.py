@@ -18,6 +18,20 @@ from .games import FOOLS_MATE, moved, new_game, started
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_lists_of_worlds_say_how_games_stand(client: httpx2.AsyncClient, played: None) -> None:
+    """With `outcome` each world says how it stands, in a line of its kind's; null where there is nothing to say."""
+    found = (await client.get("/v1/worlds?outcome=true")).json()["worlds"]
+    assert {world["world_id"]: world["outcome"] for world in found} == {
+        "g1": "ana - bo 0-1, checkmate",
+        "g2": "cy - ana *, black to move after 1 half-move",
+        "g3": None,
+        "town": None,
+    }
+    assert (await client.get("/v1/worlds/g1?outcome=true")).json()["outcome"] == "ana - bo 0-1, checkmate"
+    assert "outcome" not in (await client.get("/v1/worlds/g1")).json()
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_game_is_told_as_it_stands(client: httpx2.AsyncClient, played: None) -> None:
     """A game has the columns of the projection, which say how it stands and ended, and those of a Game."""
     found = (await client.get("/v1/games/g1")).json()

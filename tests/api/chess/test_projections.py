@@ -33,6 +33,19 @@ async def test_a_paused_projection_is_behind(client: httpx2.AsyncClient, service
 
 
 @pytest.mark.usefixtures("projected")
+async def test_an_outcome_is_told_anew_once_it_is_known(client: httpx2.AsyncClient, services: Services) -> None:
+    """A world's tag with `outcome` changes as its projection comes to the head, which is the same one."""
+    await new_game(client, "g2", started(), moved("e2e4"))
+    before = await client.get("/v1/worlds/g2?outcome=true")
+    await catch_up(services)
+    tag = {"If-None-Match": before.headers["ETag"]}
+    after = await client.get("/v1/worlds/g2?outcome=true", headers=tag)
+    assert (before.json()["outcome"], after.status_code) == (None, 200)
+    assert after.json() == {**before.json(), "outcome": "ana - bo *, black to move after 1 half-move"}
+    assert (await client.get("/v1/worlds/g2", headers=tag)).headers["ETag"] == f'{before.headers["ETag"][:-10]}"'
+
+
+@pytest.mark.usefixtures("projected")
 async def test_what_was_set_aside_is_not_waited_for(client: httpx2.AsyncClient, services: Services) -> None:
     """A read that waits for a world that was set aside is answered at once; tried again, the game is there."""
     await new_game(client, "g2", started(), moved("e2e4"))

@@ -17,6 +17,7 @@ from worldledger_service.cli.output import Tell, counted, plain, progress_bar, p
 from worldledger_service.running import run_blocking
 
 from worldledger.errors import ExtraMissingError, InvalidConfigError, SimulationError
+from worldledger_chess.rules.endings import MARKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -32,7 +33,6 @@ _PLAYER: Final = (
     "random, stockfish, uci:PATH (any UCI engine), llm:MODEL (a language model), me (you, at this terminal), a player"
     " that an installed package offers, or a JSON object of name and settings."
 )
-_MARKERS: Final = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
 _REASON_WIDTH: Final = len("insufficient material")
 #: What a game's configuration says, and the option that it comes from.
 _OPTIONS: Final = {
@@ -304,7 +304,7 @@ class _Telling:
                 self._line("GAME", "WHITE", "BLACK", "RESULT", "REASON", "PLIES", "WORLD")
             row = _row(entry)
             reason = _why(row)
-            result = _MARKERS.get(row["result"], "*")
+            result = MARKERS.get(row["result"], "*")
             self._line(row["game"], row["white"], row["black"], result, reason, row["plies"], row["world_id"])
         self._ended += 1
 

@@ -1,5 +1,5 @@
-// A game of chess: the board, the players, and the moves as they were made, commented and attempted. A position can be
-// played on from, and a side that is moved by hand is moved here.
+// A game of chess: the board, the players, and the moves as they were made, commented and attempted, with the one that
+// turned the game. A position can be played on from, and a side that is moved by hand is moved here.
 
 /**
  * @import { Cursor, Effect, Frames, Tools } from "../../../../console/src/core/panel.ts"
@@ -32,6 +32,11 @@ STYLE.replaceSync(`
 .chess li { display: grid; grid-template-columns: 2.5em 1fr; gap: 0.3em; align-items: baseline; }
 .chess li button { border: 0; background: none; padding: 0 0.3em; text-align: left; }
 .chess li button[aria-current] { background: var(--here); }
+.chess .dear { color: var(--bad); font-weight: 600; }
+.chess .verdict { margin: 0 0 0.5rem; } .chess .verdict p { margin: 0.2rem 0; }
+.chess .words { border-left: 3px solid var(--here); margin: 0.4rem 0; padding: 0.1rem 0.6rem; }
+.chess .words p { margin: 0.2rem 0; }
+.chess .words h3 { font-size: 0.9rem; margin: 0; }
 .chess .later, .chess .later .wl-note { color: var(--quiet); font-style: italic; }
 .chess .said { display: block; font-size: 0.9em; color: var(--quiet); white-space: pre-wrap; overflow-wrap: anywhere; }
 .chess .refused { color: var(--bad); }
@@ -112,6 +117,88 @@ function worth(evaluation) {
   const { cp, mate } = object(evaluation);
   if (typeof mate === "number") return `#${mate}`;
   return typeof cp === "number" ? `${cp > 0 ? "+" : ""}${(cp / 100).toFixed(2)}` : "";
+}
+
+/** The usual worth of the pieces, in pawns, as in rules/measures.py. @type {Record<string, number>} */
+const WORTH = { p: 1, n: 3, b: 3, r: 5, q: 9 };
+
+/** White's material less black's, in pawns. @param {string} fen */
+function material(fen) {
+  let sum = 0;
+  for (const sign of fen.split(/[ []/, 1)[0] ?? "") {
+    const piece = sign.toLowerCase();
+    sum += (sign === piece ? -1 : 1) * (WORTH[piece] ?? 0);
+  }
+  return sum;
+}
+
+/** What a lead of so many pawns is worth, from -1 to 1: lichess.org's winning chances. @param {number} pawns */
+const chances = (pawns) => 2 / (1 + Math.exp(-0.368208 * pawns)) - 1;
+/** The winning chances that a move costs, from the largest, and the sign for it: those of lichess.org. */
+const DEAR = /** @type {const} */ ([[0.3, "??"], [0.2, "?"], [0.1, "?!"]]);
+/** The signs of annotated moves, by their numbers (NAGs). @type {Record<number, string>} */
+const NAGS = { 1: "!", 2: "?", 3: "!!", 4: "??", 5: "!?", 6: "?!" };
+/** Members of a payload in which somebody says something of a move. */
+const SAID = ["comment", "reasoning", "detail"];
+/** Kinds of effects in which players write. */
+const WRITTEN = ["GenerationText", "Speak", "MessageEmitted", "ReasoningRecorded"];
+
+/**
+ * What is known of a position: how it was evaluated, and its material, each with its winning chances and as text.
+ * @typedef {{ chance: number; text: string }} Standing @typedef {Record<"evaluation" | "material", Standing | null>} Known
+ * @param {Obj} payload of the move that led to it @returns {Known}
+ */
+function known({ san_notation: san, player, fen, evaluation }) {
+  if (String(san).endsWith("#")) {
+    const mated = { chance: player === "white" ? 1 : -1, text: "mate" };
+    return { evaluation: mated, material: mated };
+  }
+  const { cp, mate } = object(evaluation);
+  const chance = typeof mate === "number" ? Math.sign(mate) : typeof cp === "number" ? chances(cp / 100) : null;
+  const counted = typeof fen === "string" ? material(fen) : null;
+  return {
+    evaluation: chance === null ? null : { chance, text: worth(evaluation) },
+    material: counted === null ? null : { chance: chances(counted), text: worth({ cp: 100 * counted }) },
+  };
+}
+
+/**
+ * What each move cost its player. The reply shows it, and a piece that is won back with the next move was not lost. What
+ * the record says of a move by itself goes before what is worked out.
+ * @param {Obj[]} moves payloads @param {Known | null} start what is known of the first position
+ * @returns {{ cost: number; sign: string; told: string }[]}
+ */
+function judged(moves, start) {
+  const after = moves.map(known);
+  return moves.map((move, index) => {
+    const side = move["player"] === "white" ? 1 : -1;
+    const nags = Array.isArray(move["nags"]) ? move["nags"] : [];
+    const noted = nags.map((each) => NAGS[Number(each)]).find((each) => each !== undefined);
+    const before = index === 0 ? start : after[index - 1];
+    for (const by of /** @type {const} */ (["evaluation", "material"])) {
+      const was = before?.[by] ?? null;
+      const shown = [after[index + 1], after[index + 2]].map((each) => each?.[by] ?? null).filter((each) =>
+        each !== null
+      );
+      const own = after[index]?.[by] ?? null;
+      const ends = shown.length > 0 ? shown : own === null ? [] : [own];
+      if (was === null || ends.length === 0 || own?.text === "mate") continue;
+      const end = ends.reduce((best, each) => side * each.chance > side * best.chance ? each : best);
+      const cost = side * (was.chance - end.chance);
+      const sign = DEAR.find(([least]) => cost >= least)?.[1] ?? "";
+      const told = `${was.text} → ${end.text}, by ${by === "material" ? "material" : "the recorded evaluations"}`;
+      return { cost, sign: noted ?? sign, told: noted === undefined ? told : `noted by the record; ${told}` };
+    }
+    return { cost: 0, sign: noted ?? "", told: noted === undefined ? "" : "noted by the record" };
+  });
+}
+
+/** What is said in a payload. @param {Obj} payload @param {...string} others members in which it may be, too */
+function saidIn(payload, ...others) {
+  return [...SAID, ...others].flatMap((name) => {
+    const said = payload[name];
+    return typeof said === "string" && said !== "" ? [said] : [];
+  });
 }
 
 /** Who moves the sides of a game that is played on, as `POST /v1/games` takes them, with words for people. */
@@ -290,15 +377,25 @@ export function panel(element, frames, cursor, tools) {
   forms.append(hand.form, onward);
   const list = make("ol", "");
   list.setAttribute("aria-label", "Moves");
-  const root = make("div", "chess", make("div", "", left, forms), list);
+  const verdict = make("div", "verdict");
+  const words = make("div", "words");
+  const root = make("div", "chess", make("div", "", left, words, forms), make("div", "", verdict, list));
   element.append(root);
-  /** @type {{ seq: number; button: HTMLElement; item: HTMLElement }[]} */
+  /** @type {{ seq: number; button: HTMLElement; item: HTMLElement; effect: Effect; text: string; sign: string; told: string }[]} */
   let entries = [];
   let counted = -1;
+  /** The moves with which something was written. @type {{ index: number; seq: number; text: string; said: string }[]} */
+  let spoken = [];
+  /** The entry of which the words are shown. @type {unknown} */
+  let told;
+  /** What players wrote besides their moves. @type {Effect[]} */
+  let written = [];
 
-  /** @param {Effect} effect */
-  const entry = ({ global_seq: seq, kind, payload }) => {
+  /** @param {Effect} effect @param {{ sign: string; told: string } | undefined} judgement */
+  const entry = (effect, judgement) => {
+    const { global_seq: seq, kind, payload } = effect;
     const refused = kind === "MoveRejected";
+    const { sign = "", told = "" } = judgement ?? {};
     const number = typeof payload["ply"] === "number" && !refused
       ? `${Math.ceil(payload["ply"] / 2)}${payload["ply"] % 2 === 1 ? "." : "…"}`
       : "✗";
@@ -310,22 +407,108 @@ export function panel(element, frames, cursor, tools) {
     );
     button.setAttribute("type", "button");
     button.addEventListener("click", () => cursor.go(seq));
+    if (sign !== "") {
+      const noted = make("span", sign.startsWith("?") ? "dear" : "", ` ${sign}`);
+      noted.title = told;
+      button.append(noted);
+    }
     const facts = [worth(payload["evaluation"]), clock(payload["clock"])].filter((each) => each !== "").join("  ");
     const body = make("span", "", button, facts === "" ? "" : ` ${facts}`);
-    for (const name of ["comment", "reasoning", "detail"]) {
-      const said = payload[name];
-      if (typeof said === "string" && said !== "") body.append(make("bdi", "said", said));
-    }
+    for (const said of saidIn(payload)) body.append(make("bdi", "said", said));
     const item = make("li", "", make("span", "wl-note", number), body);
-    return { seq, button, item };
+    return { seq, button, item, effect, text: refused ? text : `${number} ${text}`, sign, told };
   };
   const load = async () => {
-    const effects = await frames.effects("MoveMade", "MoveRejected");
+    const effects = await frames.effects("GameStarted", "MoveMade", "MoveRejected", "GameEnded");
     if (effects.length === counted) return;
     counted = effects.length;
-    entries = effects.map(entry);
+    const moves = effects.filter(({ kind }) => kind === "MoveMade");
+    const start = effects.find(({ kind }) => kind === "GameStarted")?.payload["initial_fen"];
+    // A fork has no GameStarted, and its first position is not one that the game began with.
+    const costs = judged(
+      moves.map(({ payload }) => payload),
+      typeof start === "string" ? known({ fen: start }) : null,
+    );
+    const of = new Map(moves.map(({ global_seq }, index) => [global_seq, costs[index]]));
+    entries = effects.filter(({ kind }) => kind === "MoveMade" || kind === "MoveRejected").map((effect) =>
+      entry(effect, of.get(effect.global_seq))
+    );
+    spoken = entries.flatMap(({ seq, text, effect }, index) =>
+      saidIn(effect.payload).slice(0, 1).map((said) => ({ index, seq, text, said }))
+    );
     list.replaceChildren(...entries.map(({ item }) => item));
+    judge(effects.find(({ kind }) => kind === "GameEnded")?.payload, moves, costs);
     mark();
+    written = await frames.effects(...WRITTEN);
+    told = undefined;
+    tellWords();
+  };
+  /** @param {string} title @param {number} seq */
+  const leading = (title, seq) => {
+    const button = make("button", "", title);
+    button.setAttribute("type", "button");
+    button.addEventListener("click", () => cursor.go(seq));
+    return button;
+  };
+  /**
+   * Say how the game ended, and lead to the move that cost its loser most; of a game that nobody lost, the dearest one.
+   * @param {Obj | undefined} ended @param {Effect[]} moves @param {{ cost: number; sign: string; told: string }[]} costs
+   */
+  const judge = (ended, moves, costs) => {
+    const lost = { white_wins: "black", black_wins: "white" }[String(ended?.["result"])];
+    const ofLoser = moves.map((move, index) => ({ move, cost: costs[index]?.cost ?? 0 }))
+      .filter(({ move }) => lost === undefined || move.payload["player"] === lost)
+      .filter(({ cost }) => cost >= DEAR[2][0]);
+    const dearest = ofLoser.length === 0
+      ? undefined
+      : ofLoser.reduce((most, each) => each.cost > most.cost ? each : most);
+    const turn = entries.find(({ effect }) => effect === dearest?.move);
+    const last = entries.at(-1);
+    /** @type {HTMLElement[]} */
+    const inside = [];
+    if (turn !== undefined) {
+      const title = lost === undefined ? "Largest swing" : "Turning point";
+      const button = leading(`${title}: ${turn.text} ${turn.sign}`.trim(), turn.seq);
+      inside.push(make("p", "", button, " ", make("span", "wl-note", turn.told)));
+    } else if (lost !== undefined) {
+      inside.push(
+        make("p", "wl-note", `No move of ${lost} shows as a mistake: nothing is known but material and mate.`),
+      );
+    }
+    if (last !== undefined && last.effect.kind === "MoveRejected" && ended?.["reason"] === "illegal_move") {
+      inside.push(make("p", "", leading(`Lost by the illegal move ${last.text}`, last.seq)));
+    }
+    verdict.replaceChildren(...inside);
+  };
+  /** Who a payload says its player is, or else its source. @param {Effect} effect */
+  const author = ({ payload, source_id }) => String(payload["agent_id"] ?? source_id);
+  /** A link to the move nearest to one that something was written with. @param {number} at */
+  const nearest = (at) => {
+    const far = ({ index = 0 }) => Math.abs(index - at);
+    const [first, ...others] = spoken;
+    if (first === undefined) return [];
+    const near = others.reduce((best, each) => far(each) < far(best) ? each : best, first);
+    const said = make("bdi", "", near.said);
+    return [make("p", "wl-note", "The nearest words: ", leading(near.text, near.seq), " ", said)];
+  };
+  /** What the player of the move at the cursor wrote about it: with it, or between the moves around it. */
+  const tellWords = () => {
+    const at = entries.findLastIndex((each) => each.seq <= cursor.seq);
+    const now = entries[at];
+    words.hidden = now === undefined;
+    if (now === undefined || now === told) return;
+    told = now;
+    const who = author(now.effect);
+    const [from, to] = [entries[at - 1]?.seq ?? 0, entries[at + 1]?.seq ?? Infinity];
+    const own = written.filter((each) => each.global_seq > from && each.global_seq < to && author(each) === who)
+      .filter(({ kind, payload }) => kind !== "GenerationText" || payload["part"] === "output");
+    const texts = [...saidIn(now.effect.payload), ...own.flatMap(({ payload }) => saidIn(payload, "text", "content"))];
+    const title = make("h3", "", `${now.text} ${now.sign} `, make("bdi", "", who));
+    const why = now.told === "" || now.sign === "" ? [] : [make("p", "wl-note", now.told)];
+    const said = texts.length === 0
+      ? [make("p", "wl-note", "Nothing was written about this move."), ...nearest(at)]
+      : texts.map((each) => make("bdi", "said", each));
+    words.replaceChildren(title, ...why, ...said);
   };
   const mark = () => {
     const { seq } = cursor;
@@ -345,6 +528,7 @@ export function panel(element, frames, cursor, tools) {
   const show = () => {
     const frame = frames.at(cursor.seq);
     if (frame !== undefined) place(frame.state);
+    tellWords();
     // Last, as it asks where things are: the page is laid out once.
     mark();
   };

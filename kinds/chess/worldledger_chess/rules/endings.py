@@ -52,6 +52,8 @@ _RESULTS: Final[dict[str, Result | None]] = {
     "½": "draw",
     "*": None,
 }
+#: Results in PGN's notation: of several the first one.
+MARKERS: Final[dict[str, str]] = {result: marker for marker, result in reversed(_RESULTS.items()) if result is not None}
 _DASHES: Final = str.maketrans("–—−:", "----")  # noqa: RUF001 - en dash, em dash and minus are meant
 _BETWEEN: Final = r"\s*[-–—−:]\s*"  # noqa: RUF001
 _PLAIN: Final = rf"1/2{_BETWEEN}1/2|½{_BETWEEN}½|1{_BETWEEN}0|0{_BETWEEN}1"

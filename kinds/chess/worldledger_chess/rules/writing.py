@@ -34,6 +34,7 @@ from worldledger.effects import Effect
 from worldledger.errors import SimulationError
 from worldledger_chess.rules.clocks import Stopwatch, is_short_time, read_comment, read_time_control
 from worldledger_chess.rules.endings import (
+    MARKERS,
     MAX_RESULT,
     Player,
     Reason,
@@ -72,7 +73,6 @@ _USUAL: Final = (
     "FEN",
     "SetUp",
 )
-_MARKERS: Final = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
 #: The Termination for a reason that the reader does not find by itself.
 _TERMINATIONS: Final[dict[Reason, str]] = {
     "insufficient_material": "insufficient material",
@@ -104,7 +104,7 @@ def known(value: str | None) -> str | None:
 def result_marker(log: GameLog) -> str:
     """Return the result in PGN's own words: ``1-0``, ``0-1``, ``1/2-1/2``, or ``*`` while the game goes on."""
     result = None if log.ended is None else log.ended.get("result")
-    return _MARKERS.get(result, "*") if isinstance(result, str) else "*"
+    return MARKERS.get(result, "*") if isinstance(result, str) else "*"
 
 
 def tags_of(log: GameLog, *, event: str | None) -> dict[str, str]:

@@ -12,9 +12,15 @@ export const version = 1;
 const STYLE = new CSSStyleSheet();
 STYLE.replaceSync(`
 .simulation .scroll { overflow: auto; }
-.simulation table { font-size: 0.9em; }
-.simulation td { min-width: 6em; max-width: 18em; white-space: pre-line; overflow-wrap: break-word; font-variant-numeric: tabular-nums; }
-.simulation td bdi { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 6; overflow: hidden; }
+.simulation table { font-size: 0.9em; table-layout: fixed; }
+.simulation td, .simulation th { overflow-wrap: break-word; font-variant-numeric: tabular-nums; vertical-align: top; }
+.simulation .line { display: flex; flex-wrap: wrap; column-gap: 0.3em; }
+.simulation .line > bdi { min-width: 0; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 6; overflow: hidden; white-space: pre-line; }
+.simulation .line.mark-outdated, .simulation .line.mark-noised { border-left: 3px solid; padding-left: 0.3em; }
+.columns:not(.of-1) .simulation .line { flex-wrap: nowrap; white-space: nowrap; }
+.columns:not(.of-1) .simulation .line > * { flex: none; }
+.columns:not(.of-1) .simulation .line > .sign { flex: 0 1 auto; min-width: 1.1em; overflow: hidden; text-overflow: ellipsis; }
+.columns:not(.of-1) .simulation .line > bdi { flex: 0 0.01 auto; max-width: 100%; display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .simulation td.missing { color: var(--quiet); }
 .simulation .charts { display: grid; gap: 0.2rem 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 13rem), 1fr)); }
 .simulation .charts svg { width: 100%; display: block; cursor: pointer; }
@@ -46,6 +52,12 @@ function make(tag, className, ...inside) {
 /** @param {string} name */
 const escaped = (name) => name.replaceAll("~", "~0").replaceAll("/", "~1");
 
+/** @param {Obj} object @param {string} name @returns {Json | undefined} */
+const own = (object, name) => Object.hasOwn(object, name) ? object[name] : undefined;
+
+/** The names in objects, those of the first one first. @param {...Obj} objects */
+const merged = (...objects) => [...new Set(objects.flatMap((each) => Object.keys(each)))];
+
 /** A value in a cell: objects as `name value` pairs. @param {Json | undefined} value @returns {string} */
 function text(value) {
   if (value === undefined || value === null) return value === null ? "none" : "";
@@ -55,22 +67,48 @@ function text(value) {
   return String(value);
 }
 
+/** Lines of a value in a cell. */
+const LINES = 8;
+
 /**
- * A cell, with a sign where its value has just changed, or is not what the agent believes.
- * @param {Frame} frame @param {string} pointer @param {Json | undefined} value
+ * Look places up among pointers: what is at one, around it or else below it.
+ * @template T @param {Iterable<readonly [string, T]>} pointers @returns {(pointer: string) => T | undefined}
  */
-function cell(frame, pointer, value) {
-  const made = make("td", value === undefined ? "missing" : "", make("bdi", "", text(value)));
-  made.title = text(value);
-  const within = (/** @type {string} */ each) =>
-    each === pointer || each.startsWith(`${pointer}/`) || pointer.startsWith(`${each}/`);
-  if ([...frame.changed].some(within)) {
-    made.classList.add("changed");
+function among(pointers) {
+  const exact = new Map(pointers);
+  if (exact.size === 0) return () => undefined;
+  /** @type {Map<string, T>} */
+  const above = new Map();
+  for (const [each, found] of exact) {
+    for (let end = each.lastIndexOf("/"); end > 0; end = each.lastIndexOf("/", end - 1)) {
+      above.set(each.slice(0, end), found);
+    }
   }
-  const mark = [...frame.marks].find(([each]) => within(each))?.[1];
-  if (mark !== undefined) {
-    made.classList.add(`mark-${mark}`);
+  return (pointer) => {
+    for (let here = pointer; here !== ""; here = here.slice(0, here.lastIndexOf("/"))) {
+      const found = exact.get(here);
+      if (found !== undefined) return found;
+    }
+    return above.get(pointer);
+  };
+}
+
+/**
+ * What writes cells of a frame. What has just changed is marked, and a sign says what is not as the agent believes.
+ * @param {Frame} frame
+ */
+function writer(frame) {
+  const changed = among([...frame.changed].map((each) => /** @type {const} */ ([each, true])));
+  const marked = among(frame.marks);
+
+  /** @param {string} pointer @param {Json | undefined} value @param {Json | undefined} like as it is in truth */
+  const signed = (pointer, value, like) => {
+    const isUnseen = value === undefined && like !== undefined;
+    const mark = isUnseen ? "hidden" : marked(pointer);
+    if (mark === undefined) return { mark, signs: [] };
     const [sign, words] = /** @type {[string, string]} */ (SIGNS[mark]);
+    const within = (/** @type {string} */ each) =>
+      each === pointer || each.startsWith(`${pointer}/`) || pointer.startsWith(`${each}/`);
     const agents = new Set([...frame.hidden].filter(([each]) => within(each)).flatMap(([, names]) => names));
     const names = [...agents].join(", ");
     const told = make("span", "", names);
@@ -79,10 +117,42 @@ function cell(frame, pointer, value) {
     shown.setAttribute("role", "img");
     shown.title = names === "" ? words : `not shown to ${names}`;
     shown.setAttribute("aria-label", shown.title);
-    made.append(shown);
-  }
-  return made;
+    const isWrong = mark !== "hidden" && like !== undefined;
+    return { mark, signs: isWrong ? [shown, make("small", "wl-note", "is ", make("bdi", "", text(like)))] : [shown] };
+  };
+  /** @param {string} pointer @param {string} name @param {Json | undefined} value @param {Json | undefined} like */
+  const line = (pointer, name, value, like) => {
+    const { mark, signs } = signed(pointer, value, like);
+    const told = [name, text(value)].filter((each) => each !== "").join(" ");
+    return make("span", mark === undefined ? "line" : `line mark-${mark}`, make("bdi", "", told), ...signs);
+  };
+  /** @param {string} pointer @param {Json | undefined} value @param {Json | undefined} like beside a belief: as it is */
+  return (pointer, value, like) => {
+    const made = make("td", value === undefined ? "missing" : "");
+    made.title = text(value);
+    if (changed(pointer)) made.classList.add("changed");
+    if (isObject(value) || (value === undefined && isObject(like))) {
+      const [here, there] = [isObject(value) ? value : {}, isObject(like) ? like : {}];
+      const names = [...new Set([...Object.keys(there), ...Object.keys(here)])];
+      for (const name of names.slice(0, LINES)) {
+        made.append(line(`${pointer}/${escaped(name)}`, name, here[name], there[name]));
+      }
+      const rest = names.slice(LINES);
+      if (rest.length > 0) {
+        const wrong = rest.filter((name) =>
+          signed(`${pointer}/${escaped(name)}`, here[name], there[name]).mark !== undefined
+        );
+        made.append(
+          make("span", "line wl-note", `… ${rest.length} more${wrong.length > 0 ? `, ${wrong.length} marked` : ""}`),
+        );
+      }
+    } else made.append(line(pointer, "", value, like));
+    return made;
+  };
 }
+
+/** Least width of a column, in em. */
+const COLUMN_EM = 7;
 
 /** @param {string} title @param {string[]} heads @param {HTMLElement[][]} rows */
 function table(title, heads, rows) {
@@ -96,6 +166,9 @@ function table(title, heads, rows) {
     }),
   );
   const made = make("table", "", make("caption", "unseen", title), make("thead", "", head));
+  // As wide as those of other beliefs: columns have widths of their own.
+  made.style.maxWidth = "none";
+  made.style.width = `max(100%, ${COLUMN_EM * heads.length}em)`;
   made.append(make("tbody", "", ...rows.map((row) => make("tr", "", ...row))));
   return made;
 }
@@ -233,35 +306,43 @@ export function panel(element, frames, cursor, tools) {
     const frame = frames.at(cursor.seq);
     if (frame === undefined) return;
     const { entities, metadata } = frame.state;
+    // Beside the truth a belief has the truth's rows and columns, so that what is one beside the other lies so.
+    const truth = frames.truth?.at(cursor.seq)?.state.entities ?? {};
+    const cell = writer(frame);
     /** @type {HTMLElement[]} */
     const inside = [];
     if (metadata !== undefined && typeof metadata["turn"] === "number") {
       const about = isObject(metadata["simulation"]) ? metadata["simulation"] : {};
       const open = about["open"] === true ? "open" : "over";
       inside.push(make("p", "wl-note", `Turn ${metadata["turn"]}, ${open}`));
-    }
-    const agents = Object.entries(entities).filter(([name, each]) => name !== "global" && isObject(each));
-    const variables = [...new Set(agents.flatMap(([, each]) => Object.keys(each ?? {})))].filter((name) =>
-      name !== "name"
+    } else inside.push(make("p", "wl-note", "\u00a0"));
+    /** Variables of an entity here, and in truth. @param {string} name @returns {[Obj, Obj]} */
+    const both = (name) => {
+      const [here, there] = [entities[name], truth[name]];
+      return [isObject(here) ? here : {}, isObject(there) ? there : {}];
+    };
+    const names = merged(truth, entities).filter((name) =>
+      name !== "global" && (isObject(entities[name]) || isObject(truth[name]))
     );
-    const common = entities["global"];
-    if (isObject(common)) {
-      const rows = Object.entries(common).map((
-        [name, value],
-      ) => [rowHead(name), cell(frame, `/entities/global/${escaped(name)}`, value)]);
+    const variables = merged(...names.map((name) => both(name)[1]), ...names.map((name) => both(name)[0])).filter((
+      name,
+    ) => name !== "name");
+    const [common, trueCommon] = both("global");
+    const globals = merged(trueCommon, common);
+    if (globals.length > 0) {
+      const rows = globals.map((name) => [
+        rowHead(name),
+        cell(`/entities/global/${escaped(name)}`, own(common, name), own(trueCommon, name)),
+      ]);
       inside.push(table("Global variables", ["global", "value"], rows));
     }
     const rows = variables.map((variable) => [
       rowHead(variable),
-      ...agents.map(([name, each]) =>
-        cell(
-          frame,
-          `/entities/${escaped(name)}/${escaped(variable)}`,
-          isObject(each) && Object.hasOwn(each, variable) ? each[variable] : undefined,
-        )
-      ),
+      ...names.map((name) => {
+        const [here, there] = both(name);
+        return cell(`/entities/${escaped(name)}/${escaped(variable)}`, own(here, variable), own(there, variable));
+      }),
     ]);
-    const names = agents.map(([name]) => name);
     const scroll = make("div", "scroll", table("Variables of agents", ["variable", ...names], rows));
     scroll.tabIndex = 0;
     scroll.setAttribute("role", "region");

@@ -28,7 +28,7 @@ from worldledger_chess.arena import GameNotLiveError, LiveGame, NewGame, PlayFro
 from worldledger_chess.arena.players import InvalidPlayerError, RandomPlayer
 from worldledger_chess.rules import BoardState
 from worldledger_chess.rules.board import read_fen, tensor_of
-from worldledger_chess.rules.endings import OTHER, WINS, Player, Result, Status
+from worldledger_chess.rules.endings import MARKERS, OTHER, WINS, Player, Result, Status
 from worldledger_chess.rules.fens import MAX_FEN
 from worldledger_chess.rules.live import EXTERNAL, MAX_ILLEGAL, LiveConfig
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from worldledger_chess.arena import MoveOutcome
 
 
-#: Results in PGN's notation.
-RESULTS: Final[dict[Result, str]] = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
 #: The reward of an attempt that is not a legal move, as long as the game goes on.
 ILLEGAL: Final = -0.1
 #: Seconds for which an opponent that the arena plays is waited for.
@@ -152,7 +150,7 @@ class Episode:
         ended = self.game.ended
         if rule == "game_over" and ended is not None:
             why = ended.reason or ended.status
-            what = f"the episode is over ({RESULTS[ended.result]}, {why}): reset begins another"
+            what = f"the episode is over ({MARKERS[ended.result]}, {why}): reset begins another"
         elif rule == "not_your_turn":
             what = f"it is the turn of {self.game.record.turn}, which the client does not move: wait for its move"
         else:
@@ -231,7 +229,7 @@ class Episode:
             "fen": state.fen,
             "legal_moves": state.legal_moves if turn in self.own and not done else [],
             "is_check": state.is_check,
-            "result": None if result is None else RESULTS[result],
+            "result": None if result is None else MARKERS[result],
             "done": done,
             "reward": reward,
             "metadata": metadata,
@@ -255,7 +253,7 @@ class Episode:
             "global_seq": record.seq,
             "attempts_left": game.attempts_left if record.in_progress else None,
             "status": record.entities["board"]["status"],
-            "result": None if ended is None else RESULTS[ended.result],
+            "result": None if ended is None else MARKERS[ended.result],
             "done": ended is not None,
         }
 

@@ -14,5 +14,6 @@ KIND = Kind(
     tags="worldledger_auction.api:TAGS",
     problems="worldledger_auction.api:PROBLEMS",
     report="worldledger_auction.report:SECTION",
+    outcomes="worldledger_auction.reading:OUTCOMES",
     panel="worldledger_auction.console:PANEL",
 )

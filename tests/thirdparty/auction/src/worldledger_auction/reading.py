@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from worldledger_service.store.outcomes import Outcomes
 from worldledger_service.store.reader import Row, fetch_views
 
 from worldledger_auction.errors import NoAuctionError
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 BUYERS: Final = """
 select bidder, lots, worlds, spent from analytics.auction_buyers order by spent desc, bidder limit $1
 """
+SOLD: Final = """
+select world_id, count(*) as lots, count(*) filter (where status = 'sold') as sold
+from projections.auction_lots where world_id = any($1::text[]) group by world_id
+"""
+#: How auctions stand, in a line each.
+OUTCOMES: Final = Outcomes(SOLD, lambda row: f"{row['sold']} of {row['lots']} lots sold")
 
 
 async def read_buyers(store: Store, limit: int) -> list[Row]:

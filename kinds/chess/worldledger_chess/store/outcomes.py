@@ -1,0 +1,32 @@
+"""How games of chess stand, in a line each: the players, the result and how it came about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from worldledger_service.report.wording import counted
+from worldledger_service.store.outcomes import Outcomes
+
+from worldledger_chess.rules.endings import MARKERS
+
+if TYPE_CHECKING:
+    from worldledger_service.store.reader import Row
+
+#: The games of some names: $1.
+GAMES: Final = """
+select world_id, coalesce(white, white_agent_id) as white, coalesce(black, black_agent_id) as black,
+       status, result, reason, turn, plies
+from projections.games where world_id = any($1::text[]) and status is not null
+"""
+
+
+def line(game: Row) -> str:
+    """Return how a game stands, such as ``Ann - Bob 1-0, checkmate``."""
+    players = f"{game['white'] or '?'} - {game['black'] or '?'}"
+    if game["result"] is None:
+        return f"{players} *, {game['turn']} to move after {counted(game['plies'], 'half-move')}"
+    how = game["reason"] if game["reason"] not in {None, "unknown"} else game["status"]
+    return f"{players} {MARKERS[game['result']]}, {how.replace('_', ' ')}"
+
+
+OUTCOMES: Final = Outcomes(GAMES, line)
