@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Seconds of a lease, and after which share of them it is renewed.
 _LEASE_SECONDS: Final = 180.0
 _RENEWED_AFTER: Final = 1 / 3
-#: Seconds that giving an agent back may take.
+#: Seconds that giving an agent back may take, and the digest of the state after it.
 _RELEASE_SECONDS: Final = 2.0
 _HOST: Final = socket.gethostname()[:150]
 
@@ -69,8 +69,9 @@ async def run_agent(
     An agent that is not registered is. It goes on where it was: what it has missed is observed first, and what an
     earlier program left behind is reported as lost. In a fork, answers that stand in the logs of its ancestors are
     given again instead of asking the model, wherever it would be asked the same; ``recall`` has others, and an empty
-    Recall has none. Raises AgentLeasedError while another program runs it, also if that
-    has taken it over in the meantime, and as `Thinker.run`.
+    Recall has none. At the end the log gets a digest of the world's state, which proves replays. Raises
+    AgentLeasedError while another program runs the agent, also if that has taken it over in the meantime, and as
+    `Thinker.run`.
     """
     holder = holder or holder_name()
     agent = await _agent(world, agent_id)
@@ -89,6 +90,7 @@ async def run_agent(
             with suppress(SimulationError, TimeoutError):
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await world.lease_agent(agent_id, holder, 0)
+                    await world.call("POST", "snapshots")
     finally:
         agent.close()
 
