@@ -375,7 +375,10 @@ _TEXT: Final = (
 
 
 class PlainDrafts:
-    """Checked drafts of one world, in order; ``payloads`` are canonical bytes, ``sim_times`` seconds."""
+    """Checked drafts of one world, in order; ``payloads`` are canonical bytes, ``sim_times`` seconds.
+
+    A draft without a time (None) has that of the effect before it.
+    """
 
     __slots__ = ("kinds", "payloads", "sim_times", "sources")
 
@@ -383,9 +386,19 @@ class PlainDrafts:
         self.kinds: list[str] = []
         self.payloads: list[bytes] = []
         self.sources: list[str] = []
-        self.sim_times: list[float] = []
+        self.sim_times: list[float | None] = []
 
-    def add(self, kind: str, payload: bytes, source_id: str, sim_time: float) -> None:
+    @classmethod
+    def of(cls, drafts: Sequence[CheckedDraft]) -> PlainDrafts:
+        """Put drafts of SCHEMA_VERSION that are a kind, a payload, a source and perhaps a time into columns."""
+        plain = cls()
+        if drafts:
+            kinds, payloads, sources, _, sim_times, *_ = zip(*drafts, strict=True)
+            plain.kinds, plain.payloads, plain.sources = [*kinds], [*payloads], [*sources]
+            plain.sim_times = [*sim_times]
+        return plain
+
+    def add(self, kind: str, payload: bytes, source_id: str, sim_time: float | None) -> None:
         """Add a draft that is checked already (see `check_draft`)."""
         self.kinds.append(kind)
         self.payloads.append(payload)
@@ -401,22 +414,30 @@ class PlainDrafts:
         ):
             yield CheckedDraft(kind, payload, source_id, SCHEMA_VERSION, sim_time, 0, None, None, None)
 
-    def __getstate__(self) -> tuple[list[str], bytes, list[str], list[float]]:
+    def __getstate__(self) -> tuple[list[str], bytes, list[str], list[float | None]]:
         # Canonical JSON has no line breaks: this sends one object instead of one for each payload.
         return self.kinds, b"\n".join(self.payloads), self.sources, self.sim_times
 
-    def __setstate__(self, state: tuple[list[str], bytes, list[str], list[float]]) -> None:
+    def __setstate__(self, state: tuple[list[str], bytes, list[str], list[float | None]]) -> None:
         self.kinds, payloads, self.sources, self.sim_times = state
         self.payloads = payloads.split(b"\n") if self.kinds else []
         if len(self.payloads) != len(self.kinds):
             raise ValueError("a payload was lost")
 
-    def texts(self, *, world_id: str, first_seq: int, new_uuid: Callable[[], str], wall_time: float) -> Iterator[bytes]:
-        """Write the effects that the drafts become from ``first_seq`` on, as `effect_text` does."""
+    def effects(
+        self, *, world_id: str, first_seq: int, new_uuid: Callable[[], str], sim_time: float, wall_time: float
+    ) -> Iterator[tuple[bytes, str, str, float]]:
+        """Write the effects that the drafts become from ``first_seq`` on, after one at ``sim_time``.
+
+        Yields each one's text, as `effect_text` writes it, with its kind, source and time.
+        """
         words = {word: orjson.dumps(word) for word in {*self.kinds, *self.sources}}
         version = orjson.dumps(SCHEMA_VERSION)
         end = b'"wall_time":%b,"world_id":%b}' % (orjson.dumps(wall_time), orjson.dumps(world_id))
         columns = zip(self.kinds, self.payloads, self.sources, self.sim_times, strict=True)
-        for seq, (kind, payload, source_id, sim_time) in enumerate(columns, first_seq):
-            time, uuid = orjson.dumps(sim_time), new_uuid().encode()
-            yield _TEXT % (seq, words[kind], payload, version, time, words[source_id], uuid, end)
+        time = orjson.dumps(sim_time)
+        for seq, (kind, payload, source_id, stated) in enumerate(columns, first_seq):
+            if stated is not None and stated != sim_time:
+                sim_time, time = stated, orjson.dumps(stated)
+            text = _TEXT % (seq, words[kind], payload, version, time, words[source_id], new_uuid().encode(), end)
+            yield text, kind, source_id, sim_time

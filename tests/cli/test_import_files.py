@@ -7,6 +7,7 @@ import io
 import json
 import signal
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,82 @@ def test_an_import_that_is_stopped_goes_on(database_url: str, monkeypatch: pytes
     assert len(whole) == 14  # four steps begin
     for stop_after in (1, 2, 3):
         assert _effects(database_url, f"stopped-{stop_after}") == whole
+
+
+EVERYTHING = """t;turn;who;what;run;seen;x;y;gold;data;n;note
+0;0;ann;Offered;a;bob,cy;1;2;3;"{""deep"":[1,{""b"":null}]}";1.50;plain
+0.25;0;bob;Accepted;a;"[""ann""]";;2;4;;-0.0;"two
+lines"
+0.5;1;;Offered;b c;;0;0;;;NA;ümlaut
+soon;1;ann;Offered;a;;0;0;;;1;no time
+0.75;1;ann;Offered;a;;0;0;;"{""n"":1}";1;a member twice
+0.7;3;recorder;;a;;0;0;5;;2e3;held back
+1;3;ann;WorldCreated;a;;0;0;5;;2;a kind of the service
+1.5;4;eve;Offered;b c;ann;1.5;-1;;;;'the ""end""'
+"""
+EVERY_MAPPING = {
+    "csv": {"delimiter": ";"},
+    "time": {"column": "t", "unit": "min", "zero": "first", "backwards": "hold"},
+    "step": "turn",
+    "agent": {"column": "who", "default": "nobody"},
+    "kind": {"column": "what", "default": "Row"},
+    "world": {"column": "run", "prefix": "every-"},
+    "sees": {"column": "seen"},
+    "entity": {"id": "who", "fields": {"gold": "gold", "position": ["x", "y"]}},
+    "payload": {"json": "data", "leave_out": ["gold"]},
+    "types": {"x": "number", "y": "number", "gold": "integer", "n": "number"},
+    "missing": ["", "NA"],
+}
+PLAIN_MAPPING = {"time": "t", "agent": "who", "kind": {"constant": "Said"}, "types": {"n": "integer"}}
+
+
+REFUSED = [
+    "f.csv:6: the time: 'soon' is no finite number",
+    "f.csv:7: the object in the column 'data' has a member 'n', as the row has",
+    "f.csv:9: $.kind: WorldCreated effects are written by the service alone",
+]
+HEADS = [
+    ("every-a", 13, "5a54f7ba14b6aae1f60c34fb3418203a636167f5b240a0f6a4c9f0e8a54fb4da"),
+    ("every-b-c-47d8a4a8", 11, "318b7998a8d4b691f55aca669288ba23ac3746cc09e3f34b6e5ddc7127508165"),
+    ("lines", 11, "151dc65fd4545458aaf932364af53567a2f09b4fb9c3ed3afe6fa31c438ba3b9"),
+    ("plain", 32, "0a5384c49e703c8c4dc03247c8fc1afcdf22c79829f4a273e9f813fd2b19c885"),
+]
+
+
+def test_the_bytes_of_an_import_stay_what_they_are(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one clock and one row of uuids the same file makes the same heads and refusals, however it is read."""
+    monkeypatch.setattr(importing, "_ROWS", 5)
+    plain = "t,who,n\n" + "".join(f"{at / 4},a{at % 3},{at}\n" for at in range(23))
+    lines = "".join(f'{{"t":{at},"who":"a","n":[{at},{{"x":null}}],"s":"é\\u0001"}}\n' for at in range(7))
+    uuids = map("{:032x}".format, count())
+
+    async def work() -> None:
+        async with Store.open(database_url, clock=lambda: 1.8e9, new_uuid=uuids.__next__) as store:
+            for kind, data, mapping, world in (
+                ("csv", EVERYTHING, EVERY_MAPPING, "every"),
+                ("csv", plain, PLAIN_MAPPING, "plain"),
+                ("jsonl", lines, {**PLAIN_MAPPING, "types": {}}, "lines"),
+            ):
+                found = open_table(
+                    kind, io.BytesIO(data.encode()), f"f.{kind}", Csv(delimiter=";" if world == "every" else ",")
+                )
+                summary = FileSummary()
+                await import_table(
+                    store,
+                    found,
+                    mapping_of(mapping),
+                    world=world,
+                    max_effect_bytes=1 << 20,
+                    skip_bad=9,
+                    summary=summary,
+                )
+                refused.extend(map(str, summary.notices))
+
+    refused: list[str] = []
+    asyncio.run(work())
+    heads = sql(database_url, "select world_id, head_seq, encode(head_checksum, 'hex') from heads order by world_id")
+    assert refused == REFUSED
+    assert heads == HEADS
 
 
 def test_two_imports_of_a_file_write_it_once(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -339,7 +339,10 @@ async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytes
     class Small:
         taken: ClassVar[list[tuple[str, list[Any]]]] = []
 
-        async def write(self, block_id: str, lines: Sequence[bytes], _: float) -> None:
+        async def begin(self) -> dict[str, Any]:
+            return {}
+
+        async def write(self, block_id: str, lines: Sequence[bytes], base: float) -> None:
             if sum(map(len, lines)) > 200:
                 raise RemoteError("the body has more than 200 bytes", code="body_too_large")
             self.taken.append((block_id, [orjson.loads(line)[3]["n"] for line in lines]))
@@ -349,7 +352,7 @@ async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytes
     spool.write(b"".join(orjson.dumps(["Ate", None, 0.0, {"n": n, "x": "x" * s}]) + b"\n" for n, s in enumerate(sizes)))
     writer = Writer(str(spool.prefix), has_program=False)
     while lines := writer._next():
-        await writer._write(Small(), lines)  # type: ignore[arg-type] - it begins nothing
+        await writer._write(Small(), lines)
     assert [number for _, numbers in Small.taken for number in numbers] == [0, 1, 2, 4, 5, 6, 7, 8]
     assert len({block_id for block_id, _ in Small.taken}) == len(Small.taken)
     assert (writer.place.lines, writer.place.tried) == (9, 0)

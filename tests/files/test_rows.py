@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from worldledger_recorder.files.mapping import mapping_of
-from worldledger_recorder.files.rows import RowReader, content_of
+from worldledger_recorder.files.rows import Row, RowReader, RowRefusedError, content_of
+from worldledger_recorder.files.tables import Record
 
 from .helpers import made, payloads, table
 
@@ -196,6 +202,65 @@ def test_a_row_larger_than_an_effect_is_refused() -> None:
     """A payload that leaves no room for the rest of an effect is refused with its size."""
     (why,) = payloads("a\n" + "x" * (1 << 20) + "\n")
     assert why.endswith("at most 1044480; WORLDLEDGER_MAX_EFFECT_BYTES may be set to more")
+
+
+CELLS = {
+    "t": ["0", "1", "1.5", "2", " 3", "-1", "nan", "1_0", "9" * 20, ""],
+    "who": ["alice", "bob", "recorder", "x" * 201, ""],
+    "what": ["Sold", "Bought", "WorldCreated", ""],
+    "n": ["1", "2.5", "-0.0", "x", "9007199254740993", "NaN", ""],
+    "s": ["a", "é", "null", "1_0", "-0.0", "\\u0000", "x" * 300, ""],
+}
+#: Cells that are harmless come often enough for whole batches of them.
+OFTEN = {name: st.sampled_from(cells[:2] * 9 + cells) for name, cells in CELLS.items()}
+VALUES = st.sampled_from([1, 2.5, "a", "b"] * 4 + [None, True, -0.0, {"a": [1]}, [-0.0], "\0", 2**53, float("nan")])
+MAPPINGS: list[dict[str, Any]] = [
+    {"time": "t", "agent": "who", "kind": "what", "types": {"n": "number"}},
+    {"time": {"column": "t", "zero": "first", "backwards": "hold"}, "agent": {"column": "who", "default": "nobody"}},
+    {"kind": {"constant": "Seen"}, "types": {"n": "integer", "s": "text"}, "missing": ["NaN", "x"]},
+    {"time": "t", "payload": {"columns": ["s", "n"]}, "agent": {"constant": "eve"}, "types": {"n": "text"}},
+]
+
+
+@given(st.lists(st.fixed_dictionaries(OFTEN), max_size=5), st.sampled_from(MAPPINGS))
+def test_rows_of_texts_read_together_are_those_read_one_by_one(rows: list[dict[str, str]], mapping: Any) -> None:
+    """The same drafts, and the same refusals, whatever stands in the cells."""
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, [*CELLS])
+    writer.writeheader()
+    writer.writerows(rows)
+    _read_both_ways(stream.getvalue(), "csv", mapping)
+
+
+@given(
+    st.lists(st.fixed_dictionaries({"n": VALUES}, optional={"s": VALUES}) | st.fixed_dictionaries(OFTEN), max_size=5),
+    st.sampled_from(MAPPINGS),
+)
+def test_rows_of_values_read_together_are_those_read_one_by_one(rows: list[dict[str, Any]], mapping: Any) -> None:
+    """Objects of any members and values, too."""
+    _read_both_ways("".join(json.dumps(row) + "\n" for row in rows), "jsonl", mapping)
+
+
+def _read_both_ways(data: str, form: str, mapping: Any) -> None:
+    found = table(data, form)
+    records = list(found.rows())
+    one, other = (RowReader(mapping_of(mapping), found, world="w", max_effect_bytes=1 << 20) for _ in range(2))
+    middle = len(records) // 2
+    together = [*one.read_all(records[:middle]), *one.read_all(records[middle:])]
+    alone = [row for record in records for row in other.read_all([record])]
+    other = RowReader(mapping_of(mapping), found, world="w", max_effect_bytes=1 << 20)
+    assert list(map(_plain, together)) == list(map(_plain, alone)) == [_alone(other, record) for record in records]
+
+
+def _plain(row: Row | str) -> Any:
+    return row if isinstance(row, str) else (row.number, row.world, [*row.agents], [*row.drafts])
+
+
+def _alone(reader: RowReader, record: Record) -> Any:
+    try:
+        return record.why or _plain(reader.read(record.number, record.values))
+    except RowRefusedError as error:
+        return str(error)
 
 
 def test_rows_are_known_by_what_they_become() -> None:

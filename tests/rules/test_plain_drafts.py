@@ -43,20 +43,24 @@ def test_they_are_the_drafts(rows: list[tuple[str, dict[str, object], str, float
 def test_their_texts(
     rows: list[tuple[str, dict[str, object], str, float]], world_id: str, wall_time: float, first: int
 ) -> None:
-    """Each becomes the very bytes that the effect of such a draft has."""
+    """Each becomes the very bytes that the effect of such a draft has; every other one has the time before it."""
     plain, checked = made(rows)
     uuids, others = (map("{:032x}".format, count()) for _ in range(2))
-    texts = plain.texts(world_id=world_id, first_seq=first, new_uuid=uuids.__next__, wall_time=wall_time)
-    assert [*texts] == [
-        effect_text(
-            draft,
-            world_id=world_id,
-            global_seq=seq,
-            uuid=next(others),
-            sim_time=draft.sim_time or 0.0,
-            wall_time=wall_time,
+    plain.sim_times[::2] = [None] * len(plain.sim_times[::2])
+    written = plain.effects(
+        world_id=world_id, first_seq=first, new_uuid=uuids.__next__, sim_time=7.5, wall_time=wall_time
+    )
+    times = [7.5, *(checked[at if at % 2 else at - 1].sim_time for at in range(1, len(checked)))]
+    assert [*written] == [
+        (
+            effect_text(
+                draft, world_id=world_id, global_seq=seq, uuid=next(others), sim_time=time or 0.0, wall_time=wall_time
+            ),
+            draft.kind,
+            draft.source_id,
+            time,
         )
-        for seq, draft in enumerate(checked, first)
+        for seq, (draft, time) in enumerate(zip(checked, times[: len(checked)], strict=True), first)
     ]
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
@@ -242,7 +242,8 @@ class BulkWriter:
 
     The order is the given one; nothing is sorted. Memory is bounded for any number of drafts. Requests are collected on
     the way; one that the world already has makes the whole write fail. ``wall_time`` is that of the effects, by default
-    the clock's. ``snapshots`` get the effects of an imported world.
+    the clock's. ``snapshots`` get the effects of an imported world. One of the drafts may be very many in columns, all
+    checked: ``PlainDrafts``.
 
     ``system``, ``default_priority`` and ``recorded``: see `check_draft`.
     """
@@ -306,24 +307,34 @@ class BulkWriter:
         wall_time = sealer.now(self.head) if self._wall_time is None else self._wall_time
         seq, checksum, sim_time, _ = self.head
         links = Chain(checksum)
-        index = -1
+        index = told = 0
         check = self._check
-        for index, given in enumerate(_from_caller(drafts)):
-            try:
-                draft = check(given)
-            except InvalidEffectError as error:
-                raise error.at(index) from None
-            seq += 1
-            text, _uuid, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time, index=index)
-            checksum = links.append(text)
-            if draft.req_id is not None:
-                self._requests.append((world_id, draft.source_id, draft.req_id, draft.body_digest(), seq, seq))
-            yield world_id, seq, text.decode(), checksum, draft.kind, draft.source_id, sim_time
-            if progress is not None and index % _STEP == _STEP - 1:
-                progress(_STEP)
+        for given in _from_caller(drafts):
+            if type(given) is PlainDrafts:
+                plain = sealer.plain_effects(given, seq + 1, sim_time=sim_time, wall_time=wall_time, index=index)
+                for text, kind, source_id, sim_time in plain:
+                    seq += 1
+                    checksum = links.append(text)
+                    yield world_id, seq, text.decode(), checksum, kind, source_id, sim_time
+                index += len(given)
+            else:
+                try:
+                    draft = check(given)
+                except InvalidEffectError as error:
+                    raise error.at(index) from None
+                seq += 1
+                text, _uuid, sim_time = sealer.effect(draft, seq, sim_time=sim_time, wall_time=wall_time, index=index)
+                checksum = links.append(text)
+                if draft.req_id is not None:
+                    self._requests.append((world_id, draft.source_id, draft.req_id, draft.body_digest(), seq, seq))
+                yield world_id, seq, text.decode(), checksum, draft.kind, draft.source_id, sim_time
+                index += 1
+            if progress is not None and index >= told + _STEP:
+                progress(index - told)
+                told = index
         if progress is not None:
-            progress((index + 1) % _STEP)
-        if index >= 0:
+            progress(index - told)
+        if index:
             self.head = Head(seq, checksum, sim_time, wall_time)
 
 
@@ -428,18 +439,12 @@ class WorldsAtOnce:
         wall_time: float,
     ) -> Iterator[_Effect]:
         """Return the same for the drafts, which follow; those of recordings in a part of the sealer's time."""
+        if isinstance(drafts, PlainDrafts):
+            yield from sealer.plain_effects(drafts, begun + 1, sim_time=sim_time, wall_time=wall_time)
+            return
         world_id, new_uuid = sealer.world_id, self._new_uuid
         # A draft may state a time, which stays for those that do not.
         is_simple = sealer.authority.name == CLIENT
-        if is_simple and isinstance(drafts, PlainDrafts):
-            texts = drafts.texts(world_id=world_id, first_seq=begun + 1, new_uuid=new_uuid, wall_time=wall_time)
-            for at, effect in enumerate(zip(texts, drafts.kinds, drafts.sources, drafts.sim_times, strict=True)):
-                if effect[3] < sim_time or len(effect[0]) > self._max_effect_bytes:
-                    draft = next(islice(drafts, at, None))
-                    sealer.effect(draft, begun + at + 1, sim_time=sim_time, wall_time=wall_time, index=at)  # says why
-                sim_time = effect[3]
-                yield effect
-            return
         for at, draft in enumerate(drafts):
             before, seq, text = sim_time, begun + at + 1, b""
             if is_simple and draft.caused_by is None:

@@ -6,14 +6,15 @@ A group is what one statement writes to one world.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import orjson
 
 from worldledger.canonical import canonical_json
 from worldledger.chain import Chain, StoredEffect
-from worldledger.drafts import CheckedDraft, effect_text
+from worldledger.drafts import CheckedDraft, PlainDrafts, effect_text
 from worldledger.errors import (
     EffectTooLargeError,
     InvalidEffectError,
@@ -24,6 +25,7 @@ from worldledger.errors import (
 )
 from worldledger.rulesets import Ruleset
 from worldledger.time_authority import (
+    CLIENT,
     TIME_AUTHORITY_KIND,
     TIME_KINDS,
     TIME_SET_KIND,
@@ -322,6 +324,32 @@ class Sealer:
             what = f"the effect has {len(text)} bytes; at most {self._max_effect_bytes}"
             raise EffectTooLargeError(what, "$", index, limit=self._max_effect_bytes)
         return text, uuid, sim_time
+
+    def plain_effects(
+        self, drafts: PlainDrafts, seq: int, *, sim_time: float, wall_time: float, index: int = 0
+    ) -> Iterator[tuple[bytes, str, str, float]]:
+        """Write the effects that drafts become from ``seq`` on: each one's text, kind, source and sim_time.
+
+        They are those of `effect`, in a part of its time where a draft may state any time. ``index`` is the first
+        draft's in its list; see `effect` for the errors.
+        """
+        if self.authority.name != CLIENT or self.authority.offset:
+            for at, draft in enumerate(drafts):
+                text, _, sim_time = self.effect(
+                    draft, seq + at, sim_time=sim_time, wall_time=wall_time, index=index + at
+                )
+                yield text, draft.kind, draft.source_id, sim_time
+            return
+        most = self._max_effect_bytes
+        made = drafts.effects(
+            world_id=self.world_id, first_seq=seq, new_uuid=self._new_uuid, sim_time=sim_time, wall_time=wall_time
+        )
+        for at, effect in enumerate(made):
+            if effect[3] < sim_time or len(effect[0]) > most:
+                draft = next(islice(drafts, at, None))
+                self.effect(draft, seq + at, sim_time=sim_time, wall_time=wall_time, index=index + at)  # it says why
+            sim_time = effect[3]
+            yield effect
 
     def now(self, head: Head) -> float:
         """Return the wall time of an effect after this head: the clock's, but never before the head's."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
@@ -17,13 +18,13 @@ from worldledger_service.store.bulk import SealedWorld
 from worldledger_service.store.importing import check_experiment, in_thread, resumable
 from worldledger_service.store.prefetch import prefetch
 
-from worldledger.drafts import CheckedDraft, check_draft
+from worldledger.drafts import CheckedDraft, PlainDrafts, check_draft
 from worldledger.effects import SCHEMA_VERSION
 from worldledger.errors import FileRefusedError, SimulationError, WorldExistsError
 from worldledger.genesis import NewWorld, check_world_name
 from worldledger.names import experiment_label, namesake
 from worldledger_recorder.files.mapping import TableMapping, mapping_of
-from worldledger_recorder.files.rows import Row, RowReader, RowRefusedError, content_of
+from worldledger_recorder.files.rows import Row, RowReader, content_of
 from worldledger_recorder.rules import RULESET, SOURCE, registered
 from worldledger_recorder.store import AGENTS, MOST_AGENTS
 
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection
     from worldledger_service.store.store import Store
 
-    from worldledger_recorder.files.tables import Table
+    from worldledger_recorder.files.tables import Record, Table
 
 #: The kind of the effect after the last row of a chunk.
 ROWS_IMPORTED: Final = "RowsImported"
 #: Most rows of a chunk, and bytes of payloads after which it has enough.
 _ROWS: Final = 20_000
 _BYTES: Final = 16 * 1024 * 1024
+#: Rows that are looked at together, and bytes of the file after which they are enough.
+_BATCH: Final = 500
+_BATCH_BYTES: Final = 1024 * 1024
 #: Most refused rows that are told one by one.
 _MOST_TOLD: Final = 20
 
@@ -152,7 +156,7 @@ class Chunk(NamedTuple):
 
 def chunks(table: Table, reader: RowReader, skip_bad: int) -> Iterator[Chunk]:
     """Yield a table's rows in chunks, up to the first row that is refused after ``skip_bad`` others."""
-    records = table.rows()
+    outcomes = _outcomes(table, reader)
     bad = 0
     stop: Exception | None = None
     is_over = False
@@ -162,32 +166,50 @@ def chunks(table: Table, reader: RowReader, skip_bad: int) -> Iterator[Chunk]:
         rows = size = 0
         while rows < _ROWS and size < _BYTES:
             try:
-                record = next(records, None)
+                number, row = next(outcomes, _END)
             except SimulationError as error:  # what was read before is kept
                 stop = error
                 break
-            if record is None:
+            if not number:
                 is_over = True
                 break
             rows += 1
-            why = record.why
-            if not why:
-                try:
-                    row = reader.read(record.number, record.values)
-                except RowRefusedError as error:
-                    why = str(error)
-                else:
-                    if row.drafts:
-                        worlds.setdefault(row.world, []).append(row)
-                        size += sum(len(draft.payload) for draft in row.drafts)
-            if why:
-                refused.append((record.number, why))
+            if isinstance(row, str):
+                refused.append((number, row))
                 bad += 1
                 if bad > skip_bad:
                     what = f"the import stops after {bad} refused rows" if bad > 1 else "the import stops here"
-                    stop = FileRefusedError(f"{what}; the rows before are kept", file=table.place(record.number))
+                    stop = FileRefusedError(f"{what}; the rows before are kept", file=table.place(number))
                     break
+            elif row.drafts:
+                worlds.setdefault(row.world, []).append(row)
+                for draft in row.drafts:
+                    size += len(draft.payload)
         yield Chunk(worlds, rows, refused, table.position, stop)
+
+
+_END: Final = (0, "")
+
+
+def _outcomes(table: Table, reader: RowReader) -> Iterator[tuple[int, Row | str]]:
+    """Yield the number of each record of a table, and what it becomes, or why it is refused. Raises as `Table.rows`."""
+    records = table.rows()
+    stop: Exception | None = None
+    batch: list[Record] = []
+    while stop is None:
+        batch, start = [], table.position
+        try:
+            for record in records:
+                batch.append(record)
+                if len(batch) == _BATCH or table.position > start + _BATCH_BYTES:
+                    break
+            else:
+                stop = StopIteration()
+        except SimulationError as error:
+            stop = error
+        yield from zip([record.number for record in batch], reader.read_all(batch), strict=True)
+    if isinstance(stop, SimulationError):
+        raise stop
 
 
 # -- writing -------------------------------------------------------------------------------------------------
@@ -300,10 +322,10 @@ class _Import:
             )
             raise FileRefusedError(what, file=self._table.file)
 
-    def _drafts(self, world: _World, rows: Sequence[Row]) -> list[CheckedDraft]:
+    def _drafts(self, world: _World, rows: Sequence[Row]) -> PlainDrafts:
         """Return what rows become, after the registrations of agents that are new, and before the note of the chunk."""
         drafts: list[CheckedDraft] = []
-        for agent in dict.fromkeys(name for row in rows for name in row.agents):
+        for agent in dict.fromkeys(chain.from_iterable([row.agents for row in rows])):
             if len(world.agents) < MOST_AGENTS and agent not in world.agents and not namesake(agent, world.agents):
                 world.agents.add(agent)
                 drafts.append(check_draft(registered(agent), system=True))
@@ -319,7 +341,7 @@ class _Import:
         drafts.append(
             check_draft({"kind": ROWS_IMPORTED, "payload": note, "source_id": SOURCE, "schema_version": SCHEMA_VERSION})
         )
-        return drafts
+        return PlainDrafts.of(drafts)
 
     def _new_world(self, name: str) -> NewWorld:
         return NewWorld(
@@ -348,7 +370,7 @@ class _Import:
             imported = await connection.fetchval(_IMPORTED, world.name)
             if world.rows != (0 if imported is None else orjson.loads(imported)["rows"]):
                 raise _taken(world.name, "and another import adds to it just now")
-            return drafts
+            return [drafts]
 
         await self._store.bulk_append(world.name, prepare, recorded=True)
         self._count(world, rows, len(drafts))
