@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ from tests.client.helpers import until
 from worldledger.client import Client
 from worldledger.effects import Effect
 from worldledger.llm import Chunk, End, Model, Persona, Request, Text, ToolCall, run_agent
+from worldledger.llm.runner import holder_name
 
 #: A piece, what the model raises, or an event that it waits for.
 Step: TypeAlias = Chunk | BaseException | asyncio.Event
@@ -122,3 +124,11 @@ async def bob_says(room: Client, text: str) -> int:
 async def waits(model: Script, count: int = 1) -> None:
     """Wait until as many answers of a model wait."""
     await until(lambda: model.waiting >= count)
+
+
+def ended_holder() -> str:
+    """Return the name of a program of this machine that has ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    host, _, other = holder_name().rsplit("/", 2)
+    return f"{host}/{process.pid}/{other}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 
 import pytest
 
@@ -13,7 +12,7 @@ from worldledger.errors import AgentLeasedError
 from worldledger.llm import Persona, run_agent
 from worldledger.llm.runner import has_ended, holder_name
 
-from .conftest import Script, bob_says, online, playing, said, told, waits
+from .conftest import Script, bob_says, ended_holder, online, playing, said, told, waits
 
 _BRIEF = Persona(character="You are brief.")
 
@@ -51,7 +50,7 @@ async def test_a_program_that_has_lost_its_agent_stops(room: Client) -> None:
 async def test_what_a_killed_program_left_is_lost(room: Client) -> None:
     """The next run takes the agent from a program of this machine that has ended, and reports its answer as lost."""
     left = Script([asyncio.Event()])
-    killed = asyncio.create_task(run_agent(room, "ann", left, _BRIEF, holder=_ended_holder()))
+    killed = asyncio.create_task(run_agent(room, "ann", left, _BRIEF, holder=ended_holder()))
     await bob_says(room, "Ann?")
     await waits(left)
     (started,) = await soon(told(room)("GenerationStarted"))
@@ -65,17 +64,9 @@ async def test_what_a_killed_program_left_is_lost(room: Client) -> None:
     assert answer["payload"]["text"] == "Here."
 
 
-def _ended_holder() -> str:
-    """Return the name of a program of this machine that has ended."""
-    process = subprocess.Popen(["true"])
-    process.wait()
-    host, _, other = holder_name().rsplit("/", 2)
-    return f"{host}/{process.pid}/{other}"
-
-
 def test_only_programs_of_this_machine_are_known_to_have_ended() -> None:
     """Of others nothing is known, and what is no such name is nobody's."""
-    assert has_ended(_ended_holder())
+    assert has_ended(ended_holder())
     assert not has_ended(holder_name())
     assert not has_ended(f"elsewhere.{holder_name()}")
     for name in ("", "x", "a/b", "a/b/c", "/7/", "//"):
