@@ -100,12 +100,19 @@ class History:
         index = bisect_left(self._before, number) - 1
         return Place(self._names[index], number - self._before[index])
 
-    def distance(self, one: Place, other: Place) -> tuple[bool, int]:
-        """Return a key by which the places nearest to another one come first, those outside of this history last."""
-        here, there = self.number(one), self.number(other)
-        if here is None or there is None:
-            return True, abs(one.global_seq - other.global_seq)
-        return False, abs(here - there)
+    def nearest(self, place: Place, links: list[Link]) -> list[Link]:
+        """Return links, those to the nearest places first, those that lead out of this history last."""
+        if len(links) < 2:
+            return links
+        here = self.number(place)
+
+        def distance(link: Link) -> tuple[bool, int]:
+            there = self.number(link.place)
+            if here is None or there is None:
+                return True, abs(place.global_seq - link.place.global_seq)
+            return False, abs(here - there)
+
+        return sorted(links, key=distance)
 
     def inherited(self, place: Place, effect: Mapping[str, Any]) -> Place | None:
         """Return the earlier effect of an ancestor that the effect at a place names as its cause; None if none."""
@@ -251,6 +258,8 @@ class Window:
         self._runs: dict[_Request, tuple[int, int]] = {}
         #: by number: whose view something was made from, and the number of that view
         self._contexts: dict[int, tuple[str, int]] = {}
+        #: by the number of a view: what was made from it
+        self._decided_from: defaultdict[int, list[int]] = defaultdict(list)
         #: by agent: (the number of a view, that of what was made from it), ascending
         self._made_from: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         #: by agent and entity: the effects by which the agent was shown it, ascending
@@ -293,6 +302,7 @@ class Window:
         if (context := context_of(effect)) is not None and context.view_seq < place.global_seq:
             view = before + context.view_seq
             self._contexts[number] = (context.agent_id, view)
+            self._decided_from[view].append(number)
             insort(self._made_from[context.agent_id], (view, number))
 
     def back(self, number: int) -> list[Link]:
@@ -310,15 +320,19 @@ class Window:
     def forward(self, number: int) -> list[Link]:
         """Return the links from an effect to what came of it."""
         led_to: dict[int, list[str]] = {}
-        for agent_id, made in self._made_from.items():
-            for _, later in made[bisect_left(made, (number, 0)) : bisect_left(made, (number + 1, 0))]:
-                led_to.setdefault(later, [])
-            for name in self._showed[number].get(agent_id, ()) if number in self._showed else ():
+        for later in self._decided_from.get(number, ()):
+            led_to[later] = []
+        for agent_id, names in self._showed.get(number, {}).items():
+            if agent_id not in self._made_from:
+                continue
+            made = self._made_from[agent_id]
+            start = bisect_left(made, (number, 0))
+            for name in names:
                 seen = self._shown[agent_id][name]
                 after = bisect_right(seen, number)
                 # Until it is shown the entity again, this is what it saw of it.
-                end = (seen[after], 0) if after < len(seen) else (made[-1][0] + 1, 0)
-                for _, later in made[bisect_left(made, (number, 0)) : bisect_left(made, end)]:
+                end = bisect_left(made, (seen[after], 0)) if after < len(seen) else len(made)
+                for _, later in made[start:end]:
                     if later > number:
                         led_to.setdefault(later, []).append(name)
         return [*self._of("forward", number), *self._as_links("context", led_to)]
@@ -343,7 +357,11 @@ class Window:
             yield from self._as_links(kind, self._links[direction, kind].get(number, {}))
 
     def _as_links(self, kind: LinkKind, found: Mapping[int, Sequence[str]]) -> list[Link]:
-        return [Link(kind, self._history.place(number), tuple(sorted(names))) for number, names in found.items()]
+        place = self._history.place
+        return [
+            Link(kind, place(number), tuple(sorted(names)) if len(names) > 1 else tuple(names))
+            for number, names in found.items()
+        ]
 
     def _link(self, kind: LinkKind, number: int, cause: int, name: str | None = None) -> None:
         for direction, start, end in (("back", number, cause), ("forward", cause, number)):
@@ -446,7 +464,7 @@ class Walk:
             by_kind[link.kind].append(link)
         chosen: list[Link] = []
         for kind in LINK_KINDS:
-            every = sorted(by_kind[kind], key=lambda link: self._history.distance(node.place, link.place))
+            every = self._history.nearest(node.place, by_kind[kind])
             chosen += every[: self._width]
             if len(every) > self._width:
                 node.left_out[kind] = len(every) - self._width

@@ -374,15 +374,14 @@ class Verifier:
 
         If everything does, return its uuid, req_id, wall_time and the digest of its request.
         """
-        at, text, stored, *_ = row
+        at, text, *_ = row
         if at != before.global_seq + 1:
             return _gap(before.global_seq + 1, at)
-        checksum = link(before.checksum, text)
-        if checksum != stored:
-            return _differs(stored, checksum)
+        effect = read_row(row, self.world_id, before.checksum)
+        if isinstance(effect, str):
+            return effect
         try:
-            effect = orjson.loads(text)
-            what = _column_difference(effect, row, self.world_id) or order_problem(effect, at, sim_time, wall_time)
+            what = order_problem(effect, at, sim_time, wall_time)
             if what is None and (self._is_full or text.find(_ZERO) >= 0):
                 what = effect_problem(check_stored_text(text), at, self.world_id)
             digest = b"" if what or effect["req_id"] is None else effect_body_digest(effect, text)
@@ -507,6 +506,22 @@ def _differs(stored: bytes, computed: bytes) -> str:
 
 def _short(position: Position) -> str:
     return f"{position.checksum.hex()[:16]}…"
+
+
+def read_row(row: StoredRow, world_id: str, previous: bytes) -> dict[str, Any] | str:
+    """Return the effect of a row that follows a checksum, or what does not hold: its own checksum, a column, the text.
+
+    What it has to do with the rows around it is not looked at.
+    """
+    _, text, stored, *_ = row
+    checksum = link(previous, text)
+    if checksum != stored:
+        return _differs(stored, checksum)
+    try:
+        effect: dict[str, Any] = orjson.loads(text)
+        return _column_difference(effect, row, world_id) or effect
+    except (ValueError, TypeError, KeyError) as error:
+        return f"the stored text is not an effect ({type(error).__name__}: {error})"
 
 
 def _column_difference(effect: Mapping[str, Any], row: StoredRow, world_id: str) -> str | None:

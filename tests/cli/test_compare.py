@@ -12,6 +12,7 @@ from worldledger.policies import policy_spec
 
 from .conftest import Cli
 from .helpers import BAZAAR, compared, play, record, say
+from .test_verify import tamper
 
 #: The little world, in which Bob moves elsewhere, says something, and another one comes.
 OTHER: list[EffectDraft] = [
@@ -268,3 +269,21 @@ def test_worlds_of_different_kinds_are_refused(on: Cli) -> None:
     result = on("compare", "one", "run")
     assert result.code == 2
     assert "only worlds of one kind can be compared: 'one' is of the kind sandbox" in result.err
+
+
+@pytest.mark.filled(by=bazaars)
+def test_what_was_tampered_with_is_not_compared(on: Cli, database_url: str) -> None:
+    """A changed or missing effect is named, and the exit code is 1."""
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, 'figs', 'dates')::json where world_id = 'one'",
+        "delete from effects where world_id = 'other' and global_seq >= 7",
+    )
+    for worlds in (("one", "again"), ("again", "one")):
+        result = on("compare", *worlds)
+        assert (result.code, result.out) == (1, "")
+        said = " ".join(result.err.split())
+        assert "world one, seq 5: checksum differs" in said
+        assert said.endswith("run `worldledger verify`")
+    result = on("compare", "other", "again", "--ignore", "payload")
+    assert (result.code, "world other, seq 7: missing from the log" in result.err) == (1, True)

@@ -134,8 +134,9 @@ def test_a_state_that_was_tampered_away(on: Cli, database_url: str) -> None:
         "delete from effects where world_id = 'bazaar' and global_seq = 4",
     )
     result = on("state", "bazaar")
-    assert (result.code, result.out) == (2, "")
+    assert (result.code, result.out) == (1, "")
     assert "world bazaar, seq 4: missing" in result.err
+    assert result.err.count("run `worldledger verify`") == 1
     assert on("state", "bazaar", "--at-seq", "3").code == 0
 
 

@@ -10,6 +10,7 @@ from worldledger_service.cli import output
 
 from .conftest import Cli
 from .helpers import BAZAAR, record, say
+from .test_verify import tamper
 
 
 def bazaar(database_url: str) -> None:
@@ -148,3 +149,21 @@ def test_what_cannot_be_shown(on: Cli, arguments: tuple[str, ...]) -> None:
     result = on(*arguments)
     assert (result.code, result.out) == (2, "")
     assert result.err
+
+
+@pytest.mark.filled(by=bazaar)
+def test_what_was_tampered_with_is_said(on: Cli, database_url: str) -> None:
+    """An effect whose checksum does not hold is shown with that, and the exit code is 1, also with --json."""
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, '9.5', '9.75')::json where world_id = 'bazaar'",
+    )
+    shown = on("why", "bazaar", "9")
+    assert shown.code == 1
+    assert shown.out.startswith("bazaar seq 9, back")
+    assert "├ told 8 Sneezed by bob" in shown.out or "└ told 8 Sneezed by bob" in shown.out
+    assert "the window does not hold: world bazaar, seq 8: checksum differs" in " ".join(shown.out.split())
+    assert "run `worldledger verify`" in " ".join(shown.err.split())
+    told = on("why", "bazaar", "9", "--json")
+    assert told.code == 1
+    assert "checksum differs" in json.loads(told.out)["effects"][1]["problem"]

@@ -132,13 +132,45 @@ async def test_forged_causes(store: Store, log: EventLog, database_url: str) -> 
         for window in (1, 1000):
             found = await search(store, log.world_id, seq, window=window)
             assert seqs(found) == [seq]
-            assert found.effects[0].problem == "caused_by does not name an earlier effect"
+            problem = found.effects[0].problem or ""
+            assert problem.startswith("caused_by does not name an earlier effect; checksum differs: stored ")
     for seq in (1, 2, 3, 4, 5, 6):
         found = await search(store, log.world_id, seq, direction="forward", window=1)
         assert seqs(found) == ([1, 2] if seq == 1 else [seq])
     found = await search(store, log.world_id, 7)
-    assert found.effects[0].problem == "the stored text is not an effect"
+    assert (found.effects[0].problem or "").startswith("checksum differs: ")
     assert found.notes
+
+
+async def test_checksums_that_do_not_hold(store: Store, log: EventLog, database_url: str) -> None:
+    """A text or a column that was changed is said at its effect, and a checksum that was made anew in the window."""
+    await store.bulk_append(log.world_id, chain(30))
+    assert not (await search(store, log.world_id, 31, depth=100, window=5)).tampered
+    change = "update effects set {} where world_id = $1 and global_seq = $2"
+    async with guards_down(database_url) as intruder:
+        for seq, what in ((8, "effect = replace(effect::text, '\"n\":8', '\"n\":80')::json"), (12, "kind = 'Other'")):
+            await intruder.execute(change.format(what), log.world_id, seq)
+        await intruder.execute(change.format("checksum = sha256('')"), log.world_id, 29)
+    found = await search(store, log.world_id, 31, depth=100, window=5)
+    problems = {each.place.global_seq: each.problem for each in found.effects if each.problem}
+    assert {seq: problem.split(":")[0] for seq, problem in problems.items()} == {
+        30: "checksum differs",
+        29: "checksum differs",
+        12: "column kind is 'Other', the effect says 'Said'",
+        8: "checksum differs",
+    }
+    assert found.tampered
+    said = f"the window does not hold: world {log.world_id}, seq 29: checksum differs:"
+    assert said in [note.split(" stored")[0] for note in found.notes]
+    found = await search(store, log.world_id, 31, depth=0, window=5)  # in the window alone
+    assert (found.tampered, found.effects[0].problem) == (True, None)
+    async with guards_down(database_url) as intruder:
+        await intruder.execute("update heads set head_checksum = sha256('') where world_id = $1", log.world_id)
+        await intruder.execute("delete from effects where world_id = $1 and global_seq = 20", log.world_id)
+    found = await search(store, log.world_id, 31, depth=0, window=1)
+    assert (found.effects[0].problem or "").startswith("the head's checksum is ")
+    found = await search(store, log.world_id, 21, depth=0, window=1)
+    assert found.effects[0].problem == "the effect before it is missing from the log"
 
 
 async def test_a_cause_that_is_gone(store: Store, log: EventLog, database_url: str) -> None:
@@ -331,6 +363,7 @@ async def test_a_parent_that_was_rewritten(store: Store, log: EventLog, database
         )
     found = await search(store, child, 1)
     assert found.effects[0].problem == "the effect that it was forked from has another checksum here"
+    assert found.tampered
     async with guards_down(database_url) as intruder:
         await intruder.execute("delete from effects where world_id = $1", log.world_id)
     assert places(await search(store, child, 1)) == [(child, 1)]

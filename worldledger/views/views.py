@@ -494,10 +494,43 @@ class Views:
         its own. Without ``digests`` the deltas have none (an empty ``context_digest``), for a caller that hands none of
         them out: the cost of a digest grows with the view. Raises as `Fold.apply`.
         """
-        touched = self.fold.apply(effect)
+        patches, events = self._observe(effect)
         stage = self._stage
         if stage is None:
             return []
+        sightings = self._sightings(stage, effect, patches, events, digests=digests)
+        self._drop_failed(stage)
+        return sightings
+
+    def observe(self, effect: Effect) -> list[tuple[str, Patch, ObservedEvent | None]]:
+        """Fold the next effect; return for each agent that observes it the changes of its view, and the event.
+
+        It is `apply` for a caller that needs no deltas. What agents see alike is the same object.
+        """
+        patches, events = self._observe(effect)
+        stage = self._stage
+        if stage is None:
+            return []
+        found = [
+            (viewer.agent_id, patches.get(viewer, []), events.get(viewer))
+            for viewer in ({**patches, **events} if events else patches)
+            if viewer.agent_id in stage.viewers  # else it was detached since
+        ]
+        self._drop_failed(stage)
+        return found
+
+    def _drop_failed(self, stage: Stage) -> None:
+        if stage.failed:
+            self.failed |= {viewer.agent_id: error for viewer, error in stage.failed.items()}
+            stage.failed.clear()
+            self._tidy(stage)
+
+    def _observe(self, effect: Effect) -> tuple[dict[Viewer, Patch], dict[Viewer, ObservedEvent]]:
+        """Fold the next effect; return which viewers observe it: the changes of their views, and the events."""
+        touched = self.fold.apply(effect)
+        stage = self._stage
+        if stage is None:
+            return {}, {}
         patches: dict[Viewer, Patch] = {}
         if touched is None:
             patches = stage.begin_anew()
@@ -514,12 +547,7 @@ class Views:
         own = stage.viewers.get(effect["source_id"])
         if own is not None and not is_system_kind(effect["kind"]):
             patches.setdefault(own, [])  # the acting agent waits for the outcome, even an empty one
-        sightings = self._sightings(stage, effect, patches, self._events(stage, effect), digests=digests)
-        if stage.failed:
-            self.failed |= {viewer.agent_id: error for viewer, error in stage.failed.items()}
-            stage.failed.clear()
-            self._tidy(stage)
-        return sightings
+        return patches, self._events(stage, effect)
 
     def _sightings(
         self,

@@ -115,7 +115,9 @@ class CausalEffect(Shape):
     depth: int = Field(ge=0, description="How many links it lies from the effect that was asked about.")
     context: DecidedFrom | None
     refused: Refused | None
-    problem: str | None = Field(description="What is wrong with what it records, in a log that was tampered with.")
+    problem: str | None = Field(
+        description="What is wrong with it in a log that was tampered with: its checksum, a column, what it records."
+    )
     is_expanded: bool = Field(description="Whether its links were followed; not at the end of the depth.")
     links: list[CausalLink]
     left_out: dict[LinkKind, int] = Field(description="How many links of each kind were too many.")

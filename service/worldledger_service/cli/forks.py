@@ -90,7 +90,9 @@ def fork(
     try:
         made, origin, is_new = with_store(target(ctx, database_url, home), work)
     except TamperedError as error:
-        say(error.message if anyway else f"{error.message}; --anyway forks it all the same")
+        if anyway:
+            raise
+        say(f"{error.message}; --anyway forks it all the same")
         raise typer.Exit(1) from None
     if as_json:
         import orjson  # noqa: PLC0415
@@ -182,11 +184,7 @@ def rerun(
         with progress_bar(f"running on in {fork}", quiet=quiet) as tell:
             return await store.rerun(world.world_id, until=end, asked=asked, progress=effects(tell))
 
-    try:
-        report = with_store(target(ctx, database_url, home), work)
-    except TamperedError as error:
-        say(f"{error.message}; run `worldledger verify`")
-        raise typer.Exit(1) from None
+    report = with_store(target(ctx, database_url, home), work)
     if as_json:
         import orjson  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer._click.exceptions import UsageError
 
-from worldledger.errors import SimulationError
+from worldledger.errors import SimulationError, TamperedError
 from worldledger.kinds import installed
 from worldledger_service.cli import (
     agent,
@@ -203,6 +203,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
             code = _call(arguments)
         except ReaderGoneError:  # the reader has closed the pipe, as with `| head`
             return 0
+        except TamperedError as error:  # of any command, if it does not say more about it
+            say(error.message if "worldledger verify" in error.message else f"{error.message}; {_ADVICE}")
+            return 1
         except SimulationError as error:
             say(error.message)
             return 2
@@ -212,6 +215,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         say("stopped")
         return 143 if terminated else 130
     return code
+
+
+#: What to do about a log that was tampered with.
+_ADVICE: Final = "run `worldledger verify`"
 
 
 def _check_clock() -> None:

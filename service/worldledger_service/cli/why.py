@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from worldledger.errors import TamperedError
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.moments import moment_rule, place_of, read_moment
 from worldledger_service.cli.naming import find_world
@@ -67,7 +68,8 @@ def show_why(
 
     Each link says by its kind how it is known: told (the effect names its cause), request (the same agent and req_id: a
     generation, a refusal), context (what the agent had been shown), same entity (the effect before it that may
-    have changed the same entity). Behind each effect are the first 8 digits of its checksum.
+    have changed the same entity). Behind each effect are the first 8 digits of its checksum. Where one does not hold,
+    that is said, and the exit code is 1.
 
     Examples:
         worldledger why my-world 120
@@ -94,6 +96,9 @@ def show_why(
             put_lines([(line, "")] for line in _dot(found))
         else:
             put_lines(_page(found))
+        if found.tampered:
+            what = f"world {found.root.world_id}: what is shown here was tampered with"
+            raise TamperedError(what, world_id=found.root.world_id, global_seq=found.root.global_seq, what="why")
 
     with_store(target(ctx, database_url, home), work)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, T
 
 import orjson
 
+from worldledger.chain import Finding, Position, Verifier
 from worldledger.comparing import (
     LEFT_OUT,
     MOST_WORLDS,
@@ -225,10 +226,14 @@ _SHORT_BYTES: Final = 2**20
 
 
 class Stretch(NamedTuple):
-    """A part of a history: a world's effects after a seq, up to the head that its record names."""
+    """A part of a history: a world's effects after a seq, up to the head that its record names.
+
+    Its checksums hold, unless it is not ``checked``: a fork was made of it although it did not verify.
+    """
 
     record: WorldRecord
     after_seq: int = 0
+    checked: bool = True
 
     @property
     def is_short(self) -> bool:
@@ -258,27 +263,50 @@ class Shared(NamedTuple):
 
 
 class Logs:
-    """Reads the effects of histories, for one comparison; short ones once."""
+    """Reads the effects of histories, for one comparison; short ones once. Each is checked when it is read first."""
 
     def __init__(self, store: Store) -> None:
         self._reader = store.reader
+        self._chains: dict[str, Verifier] = {}
         #: by world, after which seq the rows begin
         self._kept: dict[str, tuple[int, Sequence[Any]]] = {}
 
     async def rows(self, history: History) -> AsyncGenerator[Sequence[Any], None]:
-        """Yield the rows of a history as the driver returns them, in batches; a batch is of one world."""
-        for record, after_seq in history:
+        """Yield the rows of a history as the driver returns them, in batches; a batch is of one world.
+
+        Raises TamperedError before a batch whose checksums do not hold.
+        """
+        for stretch in history:
+            record, after_seq, _ = stretch
             start, kept = self._kept.get(record.world_id, (0, ()))
             if start <= after_seq and record.head_seq <= start + len(kept):
                 yield kept[after_seq - start : record.head_seq - start]
                 continue
             batches = self._reader.records(record.world_id, after_seq=after_seq, until_seq=record.head_seq)
+            last = after_seq
             async with aclosing(batches):
                 async for batch in batches:
+                    if stretch.checked:
+                        await self._check(record.world_id, batch)
+                    last = batch[-1][0]
                     is_all = len(batch) == record.head_seq - after_seq
                     if is_all and sum(len(row[1]) for row in batch) <= _SHORT_BYTES:
                         self._kept[record.world_id] = after_seq, batch
                     yield batch
+            if stretch.checked and last < record.head_seq:
+                raise Finding(record.world_id, last + 1, "missing from the log").error()
+
+    async def _check(self, world_id: str, rows: Sequence[Any]) -> None:
+        """Raise TamperedError unless the checksums of rows hold that were not read before."""
+        first, last = rows[0][0], rows[-1][0]
+        chain = self._chains.get(world_id)
+        if chain is None or chain.position.global_seq < first - 1:
+            before = b"" if first == 1 else (await self._reader.effect(world_id, first - 1)).checksum
+            chain = self._chains[world_id] = Verifier(world_id, start=Position(first - 1, before))
+        if last > (reached := chain.position.global_seq):
+            chain.feed_chain(rows[reached + 1 - first :])
+        if chain.finding is not None:
+            raise chain.finding.error()
 
     async def genesis(self, record: WorldRecord) -> bytes:
         """Return the text of a world's first effect."""
@@ -311,7 +339,13 @@ class Logs:
 
 async def history_of(store: Store, record: WorldRecord) -> History:
     """Return the whole history of a world. Raises ParentMissingError or TamperedError for a fork without its parent."""
-    return [Stretch(each) for each in await store.states.line(record)]
+    found: list[Stretch] = []
+    checked = True
+    for each in reversed(await store.states.line(record)):
+        found.insert(0, Stretch(each, checked=checked))
+        fork_of = (await store.states.rules(each.world_id)).fork_of
+        checked = checked and (fork_of is None or not fork_of.unverified)
+    return found
 
 
 async def shared_past(store: Store, logs: Logs, a: History, b: History, by: str, unit: Unit | None) -> Shared:
@@ -324,14 +358,14 @@ async def shared_past(store: Store, logs: Logs, a: History, b: History, by: str,
         if one.record.world_id != other.record.world_id:
             break
         until = min(one.record.head_seq, other.record.head_seq)
-        past.append(Stretch(one.record.model_copy(update={"head_seq": until})))
+        past.append(one._replace(record=one.record.model_copy(update={"head_seq": until})))
         if not (one.record.head_seq == other.record.head_seq and len(a) > place + 1 and len(b) > place + 1):
             break
     if not past or (len(a) == len(b) == 1):
         return Shared([], a, b)
     at = len(past) - 1
     until = past[-1].record.head_seq
-    left, right = [[Stretch(history[at].record, until), *history[at + 1 :]] for history in (a, b)]
+    left, right = [[history[at]._replace(after_seq=until), *history[at + 1 :]] for history in (a, b)]
     counts = await logs.counts(past)
     section = await _section(store, past, counts, by, unit)
     return Shared(past, left, right, counts.total(), section)
@@ -406,7 +440,8 @@ async def compare(
     """Compare worlds up to the heads that their records name; return the answer of ``GET /v1/compare`` as an object.
 
     Raises NotComparableError for fewer than two worlds, more than twenty, worlds of different kinds, and a unit, path
-    or group that does not exist; UnknownAgentError for an agent that no world has.
+    or group that does not exist; UnknownAgentError for an agent that no world has; TamperedError where the checksum of
+    an effect that is read does not hold.
     """
     wanted = wanted or Wanted()
     asked = await _checked(store, records, wanted)

@@ -6,40 +6,33 @@ A fork's history goes through its ancestors. It is read once, from its first eff
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from worldledger.chain import Verifier
 from worldledger.core_kinds import INTENT_REJECTED_KIND
 from worldledger.measures import measures_of
-from worldledger_service.runtime.comparing import History, Logs, Stretch, course_of, history_of, series
+from worldledger_service.runtime.comparing import Logs, Stretch, course_of, history_of, series
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
 
 
 class _Tally:
-    """Counts effects: by kind and source, those of a world itself and those of its ancestors; and refused intents.
+    """Counts effects: by kind and source, those of a world itself and those of its ancestors; and refused intents."""
 
-    The checksums of worlds that are ``unchecked`` need not hold.
-    """
-
-    def __init__(self, world_id: str, unchecked: Collection[str], tell: Callable[[int], object]) -> None:
+    def __init__(self, world_id: str, tell: Callable[[int], object]) -> None:
         self.own: Counter[tuple[str, str]] = Counter()
         self.inherited: Counter[tuple[str, str]] = Counter()
         #: by code and rule: the agents whose intents were refused, and the first reason
         self.refused: dict[tuple[Any, Any], tuple[Counter[Any], Any]] = {}
         self._world_id = world_id
-        self._unchecked = unchecked
-        self._chain: Verifier | None = None
         self._tell = tell
         self._read = 0
 
     def see(self, stretch: Stretch, rows: Sequence[Any]) -> None:
-        """Count the effects of a batch. Raises TamperedError unless their checksums hold."""
-        self._check(stretch.record.world_id, rows)
+        """Count the effects of a batch."""
         counts = self.own if stretch.record.world_id == self._world_id else self.inherited
         counts.update((row[3], row[4]) for row in rows)
         for row in rows:
@@ -50,15 +43,6 @@ class _Tally:
                 agents[payload.get("agent_id")] += 1
         self._read += len(rows)
         self._tell(self._read)
-
-    def _check(self, world_id: str, rows: Sequence[Any]) -> None:
-        if world_id in self._unchecked:
-            return
-        if self._chain is None or self._chain.world_id != world_id:
-            self._chain = Verifier(world_id)
-        self._chain.feed_chain(rows)
-        if self._chain.finding is not None:
-            raise self._chain.finding.error()
 
     def kinds(self) -> list[dict[str, Any]]:
         """Return how many effects of each kind there are, and how many of them are inherited; most first."""
@@ -91,16 +75,6 @@ class _Tally:
         return sorted(found, key=lambda row: (-row["intents"], str(row["code"]), str(row["rule"])))
 
 
-async def _forked_anyway(store: Store, history: History) -> set[str]:
-    """Return the worlds of a history of which a younger one was forked although they did not verify."""
-    found: set[str] = set()
-    for place, (record, _) in enumerate(history):
-        fork_of = (await store.states.rules(record.world_id)).fork_of
-        if fork_of is not None and fork_of.unverified:
-            found.update(older.record.world_id for older in history[:place])
-    return found
-
-
 async def report_of(
     store: Store, world: WorldRecord, place: tuple[WorldRecord, int], tell: Callable[[int, int], object]
 ) -> dict[str, Any]:
@@ -113,7 +87,7 @@ async def report_of(
     logs = Logs(store)
     history = await history_of(store, record.model_copy(update={"head_seq": seq}))
     total = sum(stretch.record.head_seq for stretch in history)
-    tally = _Tally(world.world_id, await _forked_anyway(store, history), lambda done: tell(done, total))
+    tally = _Tally(world.world_id, lambda done: tell(done, total))
     there = await store.states.state_at(record.world_id, seq)
     ruleset = (await store.states.rules(record.world_id)).ruleset
     measures = measures_of(record.ruleset)

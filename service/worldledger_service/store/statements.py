@@ -272,20 +272,22 @@ select global_seq, convert_to(effect::text, 'UTF8') as text, checksum, kind, sou
 from effects where world_id = $1 and global_seq = $2
 """
 
-#: Effects of several worlds, $1 world_id and $2 global_seq, each with the first one of its request.
+#: Effects of several worlds, $1 world_id and $2 global_seq, each with the first one of its request, and the checksum
+#: before it (null: the log has no effect there).
 EFFECTS_AT = """
 select e.world_id, e.global_seq, convert_to(e.effect::text, 'UTF8') as text, e.checksum, e.kind, e.source_id,
-       e.sim_time, q.first_seq
+       e.sim_time, q.first_seq, case when e.global_seq = 1 then ''::bytea else p.checksum end as previous
 from unnest($1::text[], $2::bigint[]) as a (world_id, global_seq)
 join effects e on e.world_id = a.world_id and e.global_seq = a.global_seq
+left join effects p on p.world_id = a.world_id and p.global_seq = a.global_seq - 1
 left join requests q
     on q.world_id = e.world_id and q.source_id = e.source_id and q.req_id = e.effect ->> 'req_id'
 """
 
-#: Of the first $4 effects after a seq ($2) up to $5 that name their cause, those whose cause is $3 or later, with that
-#: cause, and with what a fork's effect says of a cause before the fork point (as JSON; null: nothing). The last row has
-#: the last of those that were looked at (null: none), and their number. Keys stand sorted, so the cause stands first in
-#: the text.
+#: Of the first $4 effects after a seq ($2) up to $5 that name their cause: the last one (null: there is none), and how
+#: many there are. Then, of those whose cause is $3 or later, their seqs and the causes, ordered by the causes; and of
+#: those that say something of a cause before the fork point, their seqs and that (as JSON). Keys stand sorted, so the
+#: cause stands first in the text.
 EFFECTS_CAUSED = """
 with looked as materialized (
     select global_seq, split_part(substring(effect::text from 14 for 20), ',', 1) as cause,
@@ -293,12 +295,19 @@ with looked as materialized (
                then (effect #> '{source_metadata,inherited_cause}')::text end as inherited
     from effects
     where world_id = $1 and global_seq > $2 and global_seq <= $5 and starts_with(effect::text, '{"caused_by":')
-    order by world_id, global_seq limit $4)
-select global_seq, cause::bigint as cause, inherited, false as is_end from looked
-where case when length(cause) between 1 and 16 and translate(cause, '0123456789', '') = '' then
-    cause::bigint between $3 and global_seq - 1 end
-union all select max(global_seq), count(*), null, true from looked
-order by is_end, global_seq
+    order by world_id, global_seq limit $4
+), read as (
+    select global_seq, inherited,
+           case when length(cause) between 1 and 16 and translate(cause, '0123456789', '') = ''
+               then cause::bigint end as cause
+    from looked order by cause, global_seq
+)
+select max(global_seq) as last_seq, count(*) as looked,
+       array_agg(global_seq) filter (where cause between $3 and global_seq - 1) as seqs,
+       array_agg(cause) filter (where cause between $3 and global_seq - 1) as causes,
+       array_agg(global_seq) filter (where inherited is not null) as inheriting,
+       array_agg(inherited) filter (where inherited is not null) as inherited
+from read
 """
 
 #: The answer to a repeated request: the effects it made, $2 first to $3 last.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -29,7 +31,9 @@ from worldledger.causes import (
     recorded_links,
     refusal_of,
 )
+from worldledger.chain import Finding, Position, StoredEffect, Verifier, read_row
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
+from worldledger.deltas import DELTA_VERSION, ObservationDelta
 from worldledger.errors import ParentMissingError, SimulationError, TamperedError
 from worldledger.folding import Fold
 from worldledger.rulesets.base import Touched
@@ -55,6 +59,8 @@ MOST_LOGS: Final = 8
 _AT_ONCE: Final = 500
 #: Most effects with a cause that are looked at after the window.
 MOST_TOLD: Final = 4_000
+#: What a note says of a window whose chain does not hold.
+_BROKEN: Final = "the window does not hold"
 
 
 class Asked(NamedTuple):
@@ -105,6 +111,8 @@ class Why(NamedTuple):
 
     ``from_seq`` and ``to_seq`` are the window. Forward, effects after it were looked at for their ``caused_by`` up to
     ``told_to_seq``, and ``forks`` are those in which it goes on. ``notes`` say what could not be looked at.
+    ``tampered``: a checksum does not hold, in the effects that were found or in the window (docs/how-to-why.md, "What
+    is checked").
     """
 
     root: Place
@@ -116,6 +124,7 @@ class Why(NamedTuple):
     forks: list[Onward]
     notes: list[str]
     effects: list[Found]
+    tampered: bool
 
 
 async def why(store: Store, world: WorldRecord, seq: int, asked: Asked, of: str | None = None) -> Why:
@@ -125,16 +134,13 @@ async def why(store: Store, world: WorldRecord, seq: int, asked: Asked, of: str 
     and after the fork point in the world. In a world whose ruleset is not installed, or fails, only what effects record
     by themselves is known; the result says so.
     """
-    root = Place(of or world.world_id, seq)
-    await store.reader.effect(*root)
-    return await _Search(store, world, root, asked).run()
+    return await _Search(store, world, Place(of or world.world_id, seq), asked).run()
 
 
 class _Row(NamedTuple):
-    checksum: bytes
-    kind: str
-    source_id: str
-    sim_time: float
+    stored: StoredEffect
+    #: the checksum before it; None if the log has no effect there
+    previous: bytes | None
     #: the effect as it was read; empty if the text is none
     effect: dict[str, Any]
     first_seq: int | None
@@ -160,6 +166,7 @@ class _Search:
         self._root = root
         self._asked = asked
         self._notes: list[str] = []
+        self._is_tampered = False
         #: the world after its ancestors, each with the fork point as its head
         self._line = [world]
         self._history = History(world.world_id)
@@ -167,8 +174,12 @@ class _Search:
         #: the window, and the parts of logs that it is made of, the oldest first
         self._window = Window(self._history)
         self._stretches: list[_Stretch] = []
-        #: forward, causes and what they led to after the window; and by world up to where they were looked for
-        self._told: defaultdict[tuple[str, int], list[tuple[str, int]]] = defaultdict(list)
+        #: forward, by world the causes that effects after the window name, ascending, and the seqs of these effects
+        self._caused: dict[str, tuple[Sequence[int], Sequence[int]]] = {}
+        #: of them, those whose cause lies before a fork point; what other causes led to; and by world up to where they
+        #: were looked for
+        self._elsewhere: set[Place] = set()
+        self._told: defaultdict[Place, list[Place]] = defaultdict(list)
         self._told_to: dict[str, int] = {}
 
     async def run(self) -> Why:
@@ -193,6 +204,7 @@ class _Search:
             walk.take({place: self._links(place) for place in walk.wanted})
         await self._fetch(walk.nodes)
         walk.forget([place for place in walk.nodes if place not in self._rows])
+        effects = [self._found(node) for node in walk.nodes.values()]
         (stretch,) = (each for each in self._stretches if each.has(self._root))
         reached = {each.world_id: each.to_seq for each in self._stretches}
         return Why(
@@ -209,7 +221,8 @@ class _Search:
                 for each in self._line[at + 1 :]
             ],
             self._notes,
-            [self._found(node) for node in walk.nodes.values()],
+            effects,
+            self._is_tampered or any(each.problem for each in effects),
         )
 
     def _links(self, place: Place) -> Iterable[Link]:
@@ -217,7 +230,7 @@ class _Search:
         number = self._history.number(place) if is_in_window else None
         if self._asked.direction == "forward":
             found = [] if number is None else self._window.forward(number)
-            return [*found, *(Link("told", Place(*later)) for later in self._told.get(place, ()))]
+            return [*found, *(Link("told", later) for later in self._led_to(place))]
         if number is not None:
             return self._window.back(number)
         row = self._rows.get(place)
@@ -229,13 +242,18 @@ class _Search:
         try:
             self._line = await self._store.states.line(world)
         except (ParentMissingError, TamperedError) as error:
-            self._note(f"what lies before the fork point is not known: {error.message}")
+            self._fail("what lies before the fork point is not known", error)
         self._history = History(world.world_id, ((each.world_id, each.head_seq) for each in self._line[:-1]))
         self._window = Window(self._history)
 
     def _note(self, note: str) -> None:
         if note not in self._notes:
             self._notes.append(note)
+
+    def _fail(self, what: str, error: SimulationError) -> None:
+        """Note what is not known because of an error."""
+        self._note(f"{what}: {error.message}")
+        self._is_tampered = self._is_tampered or isinstance(error, TamperedError)
 
     # -- the window ----------------------------------------------------------------------------------------
 
@@ -275,25 +293,36 @@ class _Search:
             )
 
     async def _look(self) -> None:
-        """Read and fold the window."""
-        read = [await self._read_stretch(stretch) for stretch in self._stretches]
+        """Read and fold the window. Raises EffectNotFoundError if the log does not have the effect."""
+        first = self._stretches[0]
+        async with running(self._fold_before(first)) as folding:
+            read = await asyncio.gather(*map(self._read_stretch, self._stretches))
+            if self._root not in self._rows:
+                await self._store.reader.effect(*self._root)
+            fold = await folding
         agents = self._agents([effect for effects in read for _, effect in effects])
-        (first, effects), aside = (self._stretches[0], read[0]), self._store.aside.run
-        if first.from_seq > 1 and effects:
-            await self._begin_request(first, effects[0][1])
+        if first.from_seq > 1 and read[0]:
+            await self._begin_request(first, read[0][0][1])
+        replay: _Replay | None = None
         for stretch, effects in zip(self._stretches, read, strict=True):
-            fold: Fold | None = None
-            try:
-                fold = await self._store.states.fold_at(stretch.world_id, max(stretch.from_seq - 1, 1))
-            except SimulationError as error:
-                self._note(f"touched entities and views are not known: {error.message}")
-            replay = None if fold is None else await aside(partial(_Replay, fold, agents))
+            # A fork goes on from what its parent's effects have made, unless they could not be folded.
+            if replay is None or replay.is_broken:
+                fold = fold if stretch is first else await self._fold_before(stretch)
+                replay = None if fold is None else _Replay(fold, agents)
             before = self._number(Place(stretch.world_id, stretch.from_seq)) - stretch.from_seq
             for start in range(0, len(effects), _AT_ONCE):
                 part = effects[start : start + _AT_ONCE]
-                await aside(partial(_fill, self._window, replay, before, part))
+                await self._store.aside.run(partial(_fill, self._window, replay, stretch.world_id, before, part))
             for note in () if replay is None else replay.notes():
                 self._note(note)
+
+    async def _fold_before(self, stretch: _Stretch) -> Fold | None:
+        """Return the fold before a stretch (of a whole log, after its genesis); None if there is none."""
+        try:
+            return await self._store.states.fold_at(stretch.world_id, max(stretch.from_seq - 1, 1))
+        except SimulationError as error:
+            self._fail("touched entities and views are not known", error)
+            return None
 
     def _number(self, place: Place) -> int:
         number = self._history.number(place)
@@ -301,15 +330,30 @@ class _Search:
         return number
 
     async def _read_stretch(self, stretch: _Stretch) -> list[tuple[int, dict[str, Any]]]:
-        """Read a stretch; return its effects, each with its seq."""
+        """Read a stretch, and check its chain; return its effects, each with its seq."""
+        world_id, from_seq, to_seq = stretch
         found: list[tuple[int, dict[str, Any]]] = []
-        batches = self._store.reader.batches(stretch.world_id, after_seq=stretch.from_seq - 1, until_seq=stretch.to_seq)
-        async for batch in batches:
-            for row in batch:
+        last = from_seq - 1
+        previous = None if last else b""
+        chain: Verifier | None = None
+        # The effect before the first is read for its checksum.
+        async for batch in self._store.reader.batches(world_id, after_seq=max(last - 1, 0), until_seq=to_seq):
+            rows = batch
+            if chain is None:
+                if previous is None and rows[0].global_seq == last:
+                    previous, rows = rows[0].checksum, rows[1:]
+                if previous is None:
+                    self._fail(_BROKEN, Finding(world_id, last, "missing from the log").error())
+                chain = Verifier(world_id, start=Position(last, previous or b""))
+            chain.feed_chain(rows)
+            for row in rows:
                 effect = _read(row.text)
-                place = Place(stretch.world_id, row.global_seq)
-                self._rows[place] = _Row(row.checksum, row.kind, row.source_id, row.sim_time, effect, None)
+                seen = previous if row.global_seq == last + 1 else None
+                self._rows[Place(world_id, row.global_seq)] = _Row(row, seen, effect, None)
                 found.append((row.global_seq, effect))
+                last, previous = row.global_seq, row.checksum
+        if chain is not None and chain.finding is not None:
+            self._fail(_BROKEN, chain.finding.error())
         return found
 
     async def _begin_request(self, stretch: _Stretch, effect: Mapping[str, Any]) -> None:
@@ -344,21 +388,32 @@ class _Search:
             world_id, after = record.world_id, reached.get(record.world_id, 0)
             self._told_to[world_id] = after
             if following is not None and following.world_id not in reached:
-                self._told[world_id, record.head_seq].append((following.world_id, 1))
+                self._told[Place(world_id, record.head_seq)].append(Place(following.world_id, 1))
             if after >= record.head_seq or left <= 0:
                 continue
             since = self._root.global_seq if world_id == self._root.world_id else 1
-            *found, (last_seq, looked, _, _) = await self._store.reader.fetch(
+            ((last_seq, looked, *told),) = await self._store.reader.fetch(
                 statements.EFFECTS_CAUSED, world_id, after, since, left, record.head_seq
             )
             self._told_to[world_id] = record.head_seq if looked < left else last_seq
             left -= looked
-            for later, cause, inherited, _ in found:
-                named = None if inherited is None else self._inherited(Place(world_id, later), inherited)
-                self._told[named or (world_id, cause)].append((world_id, later))
+            seqs, causes, inheriting, inherited = (each or () for each in told)
+            self._caused[world_id] = causes, seqs
+            for later, said in zip(inheriting, inherited, strict=True):
+                place = Place(world_id, later)
+                named = self._history.inherited(place, {"source_metadata": {INHERITED_CAUSE: orjson.loads(said)}})
+                if named is not None:
+                    self._elsewhere.add(place)
+                    self._told[named].append(place)
 
-    def _inherited(self, place: Place, named: str) -> Place | None:
-        return self._history.inherited(place, {"source_metadata": {INHERITED_CAUSE: _read(named.encode())}})
+    def _led_to(self, place: Place) -> Iterator[Place]:
+        """Yield the effects after the window that name an effect as their cause."""
+        world_id, seq = place
+        causes, seqs = self._caused.get(world_id, ((), ()))
+        for later in seqs[bisect_left(causes, seq) : bisect_right(causes, seq)]:
+            if (found := Place(world_id, later)) not in self._elsewhere:
+                yield found
+        yield from self._told.get(place, ())
 
     async def _fetch(self, places: Iterable[Place]) -> None:
         """Read the effects of places that have not been read; what is not in the log is left out."""
@@ -367,36 +422,41 @@ class _Search:
             return
         worlds, seqs = zip(*missing, strict=True)
         for row in await self._store.reader.fetch(statements.EFFECTS_AT, list(worlds), list(seqs)):
-            world_id, seq, text, checksum, kind, source_id, sim_time, first_seq = row
-            self._rows[Place(world_id, seq)] = _Row(checksum, kind, source_id, sim_time, _read(text), first_seq)
+            world_id, *stored, first_seq, previous = row
+            effect = StoredEffect(*stored)
+            self._rows[Place(world_id, effect.global_seq)] = _Row(effect, previous, _read(effect.text), first_seq)
 
     def _found(self, node: Node) -> Found:
         row = self._rows[node.place]
-        effect = row.effect
+        stored, effect = row.stored, row.effect
         return Found(
             node.place,
-            row.checksum.hex(),
-            row.kind,
-            row.source_id,
-            row.sim_time,
+            stored.checksum.hex(),
+            stored.kind,
+            stored.source_id,
+            stored.sim_time,
             context_of(effect),
             refusal_of(effect),
-            self._problem(node.place, effect),
+            "; ".join(self._problems(node.place, row)) or None,
             node,
         )
 
-    def _problem(self, place: Place, effect: Mapping[str, Any]) -> str | None:
-        if not effect:
-            return "the stored text is not an effect"
-        if misnamed_cause(effect, place.global_seq):
-            return "caused_by does not name an earlier effect"
-        parent = forked_from(effect, place.global_seq)
-        if parent is None:
-            return None
-        row = self._rows.get(Place(parent.world_id, parent.global_seq))
-        if row is not None and row.checksum.hex() != parent.checksum:
-            return "the effect that it was forked from has another checksum here"
-        return None
+    def _problems(self, place: Place, row: _Row) -> Iterator[str]:
+        """Yield what is wrong with an effect: with what it records, and with its place in the chain."""
+        effect, checksum = row.effect, row.stored.checksum
+        if effect and misnamed_cause(effect, place.global_seq):
+            yield "caused_by does not name an earlier effect"
+        if (parent := forked_from(effect, place.global_seq)) is not None:
+            there = self._rows.get(Place(parent.world_id, parent.global_seq))
+            if there is not None and there.stored.checksum.hex() != parent.checksum:
+                yield "the effect that it was forked from has another checksum here"
+        if row.previous is None:
+            yield "the effect before it is missing from the log"
+        elif isinstance(what := read_row(row.stored, place.world_id, row.previous), str):
+            yield what
+        head = next((each.head for each in self._line if each.world_id == place.world_id), None)
+        if head is not None and head.seq == place.global_seq and head.checksum != checksum:
+            yield f"the head's checksum is {head.checksum.hex()[:16]}…, the log's is {checksum.hex()[:16]}…"
 
 
 # -- folding with views ----------------------------------------------------------------------------------------
@@ -424,36 +484,69 @@ class _NotingFold(Fold):
 
 
 class _Replay:
-    """The fold of a stretch with the views of some agents, each from its registration on."""
+    """The fold of stretches that follow one another, with the views of some agents, each from its registration on."""
 
     def __init__(self, fold: Fold, agents: Sequence[str]) -> None:
-        self._fold = _NotingFold(fold.world_id, fold.ruleset, fold.state, fold.seq)
-        self._views = Views(self._fold)
-        self._agents = frozenset(agents)
+        self._agents = agents
         self._failed: dict[str, Exception] = {}
         self._broken: Exception | None = None
-        for agent_id in agents:
-            if agent_id in fold.state.metadata["agents"]:
-                self._attach(agent_id)
+        self._is_new = True
+        self._begin(fold)
 
-    def apply(self, seq: int, effect: dict[str, Any]) -> _Seen:
+    @property
+    def is_broken(self) -> bool:
+        """Return whether there was an effect that cannot be folded."""
+        return self._broken is not None
+
+    def apply(self, place: Place, effect: dict[str, Any]) -> _Seen:
         """Fold the next effect. Nothing is known of one that cannot be folded, and of all after it."""
-        if seq == self._fold.seq == 1:  # what a world begins with comes of its genesis
-            return _Seen(None, {}, frozenset(self._fold.state.entities))
-        if self._broken is not None or seq <= self._fold.seq:
-            return _NOTHING
+        seq = place.global_seq
         try:
+            if self._is_new:  # it may take long, and is done where effects are folded
+                self._is_new = False
+                self._look()
+            if self._broken is None and place.world_id != self._fold.world_id:
+                self._go_on(place.world_id, effect)
+            if self._broken is not None or seq < self._fold.seq:
+                return _NOTHING
+            if seq == self._fold.seq:  # what a world begins with comes of its genesis
+                return _Seen(None, {}, frozenset(self._fold.state.entities))
             return self._apply(effect)
         except Exception as error:  # noqa: BLE001 - what is stored may be forged, and no effect at all
             self._broken = error
             return _NOTHING
 
+    def _begin(self, fold: Fold) -> None:
+        self._fold = _NotingFold(fold.world_id, fold.ruleset, fold.state, fold.seq)
+        self._views = Views(self._fold)
+
+    def _go_on(self, world_id: str, genesis: dict[str, Any]) -> None:
+        """Go on in a fork, which begins with the state of its parent; its agents see what they saw there."""
+        before = self._views
+        self._begin(Fold(world_id, self._fold.ruleset, self._fold.state))
+        self._views.apply(genesis, digests=False)  # type: ignore[arg-type]
+        self._failed |= before.failed
+        self._look(before)
+
+    def _look(self, before: Views | None = None) -> None:
+        """Attach the agents that are registered; of those that a parent's views have, these go on."""
+        for agent_id in self._agents:
+            if agent_id in self._fold.state.metadata["agents"] and agent_id not in self._failed:
+                self._attach(agent_id, before)
+
     def _apply(self, effect: dict[str, Any]) -> _Seen:
         shown: dict[str, Collection[str]] = {}
-        alike: dict[tuple[int, ...], Collection[str]] = {}  # agents that see the same share patches and events
-        for agent_id, delta, _ in self._views.apply(effect, digests=False):  # type: ignore[arg-type]
-            parts = (id(delta["patches"]), *map(id, delta["events"]))
+        alike: dict[tuple[int, int], Collection[str]] = {}  # agents that see the same share patches and events
+        for agent_id, patch, event in self._views.observe(effect):  # type: ignore[arg-type]
+            parts = id(patch), id(event)
             if parts not in alike:
+                delta = ObservationDelta(
+                    view_seq=self._fold.seq,
+                    patches=patch,
+                    context_digest="",
+                    schema_version=DELTA_VERSION,
+                    events=[] if event is None else [event],
+                )
                 alike[parts] = self._names(agent_id, shown_by(delta, effect))  # type: ignore[arg-type]
             shown[agent_id] = alike[parts]
         if effect["kind"] == AGENT_REGISTERED_KIND and (agent_id := effect["payload"].get("agent_id")) in self._agents:
@@ -471,9 +564,12 @@ class _Replay:
         found += [f"what {agent_id} was shown is not known: {error}" for agent_id, error in sorted(failed.items())]
         return found
 
-    def _attach(self, agent_id: str) -> None:
+    def _attach(self, agent_id: str, before: Views | None = None) -> None:
         try:
-            self._views.attach(agent_id)
+            if before is None or agent_id not in before.attached:
+                self._views.attach(agent_id)
+            else:
+                self._views.inherit(agent_id, before)
         except Exception as error:  # noqa: BLE001 - a third party's policy may raise anything
             self._failed[agent_id] = error
 
@@ -482,10 +578,13 @@ class _Replay:
         return frozenset(self._views.view(agent_id).visible_entities) if shown is None else shown
 
 
-def _fill(window: Window, replay: _Replay | None, before: int, effects: Iterable[tuple[int, dict[str, Any]]]) -> None:
+def _fill(
+    window: Window, replay: _Replay | None, world_id: str, before: int, effects: Iterable[tuple[int, dict[str, Any]]]
+) -> None:
     """Add effects of one world, whose seq 1 comes after the number ``before``, with what folding them has told."""
     for seq, effect in effects:
-        window.take(before + seq, effect, *(_NOTHING if replay is None else replay.apply(seq, effect)))
+        seen = _NOTHING if replay is None else replay.apply(Place(world_id, seq), effect)
+        window.take(before + seq, effect, *seen)
 
 
 def _read(text: bytes) -> dict[str, Any]:
