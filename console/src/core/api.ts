@@ -57,7 +57,7 @@ export interface CausalEffect {
   depth: number;
   context: DecidedFrom | null;
   refused: Refused | null;
-  /** What is wrong with what it records, in a log that was tampered with. */
+  /** What is wrong with it in a log that was tampered with: its checksum, a column, what it records. */
   problem: string | null;
   /** Whether its links were followed; not at the end of the depth. */
   is_expanded: boolean;
