@@ -554,6 +554,20 @@ Deno.test("what a model had said when it was cut off is shown, and what it said 
   same(lines[6]?.parts, []);
 });
 
+Deno.test("what a model's answer took is told where it is reported", () => {
+  const reported = (more: Obj) => effectOf(2, "GenerationReported", "Ann", { agent_id: "Ann", req_id: "r.1", ...more });
+  const [scene] = scenes([
+    reported({ outcome: "interrupted", tokens_in: 7, tokens_out: 29, took_ms: 13113.6, price: 0.25, currency: "EUR" }),
+    reported({ outcome: "acted", recalled: { world_id: "before", req_id: "r" } }),
+    reported({ outcome: "failed", tokens_out: 0, error: { code: "timeout", message: "silent" } }),
+  ], null);
+  same(scene?.lines.map(({ deed }) => deed), [
+    "interrupted, 7 tokens read, 29 tokens written, 13.1 s, 0.25 EUR",
+    "acted, recalled from before",
+    "failed, 0 tokens written, silent",
+  ]);
+});
+
 Deno.test("who is online is what the service answered and the generations that began or ended since", () => {
   const answer = {
     ...{ time: 0, is_open: true, seq: 10, agents_online: 2, intents_waiting: 0, refused: {}, generations_cancelled: 0 },

@@ -183,13 +183,26 @@ export function lineOf(effect: Effect, of: Generation | null): Line {
   } else if (left && said.length > 0) line.way = "writes";
   else if (system) {
     line.way = "aside";
-    line.deed = named === "" ? facts(payload) : "";
+    line.deed = kind === "GenerationReported" ? used(payload) : named === "" ? facts(payload) : "";
   } else if (of !== null && said.length > 0 && effect["req_id"] == null) line.way = "writes";
   else if (said.length > 0) line.way = "says";
   else if (thought.length > 0 && deed(payload) === "") line.way = "thinks";
   if (line.way === "acts") line.deed = deed(payload) || facts(payload);
   if (line.way === "says" || line.way === "thinks") line.notes = facts(payload);
   return line;
+}
+
+/** What became of a model's answer, and what it took. */
+function used(payload: Obj): string {
+  const { tokens_in, tokens_out, took_ms, price } = payload;
+  const told = [text(payload["outcome"])];
+  if (typeof tokens_in === "number") told.push(`${tokens_in} tokens read`);
+  if (typeof tokens_out === "number") told.push(`${tokens_out} tokens written`);
+  if (typeof took_ms === "number") told.push(`${(took_ms / 1000).toFixed(1)} s`);
+  if (typeof price === "number") told.push(`${price} ${text(payload["currency"])}`.trim());
+  if (isObject(payload["recalled"])) told.push(`recalled from ${text(payload["recalled"]["world_id"])}`);
+  if (isObject(payload["error"])) told.push(text(payload["error"]["message"]));
+  return short(told.filter((each) => each).join(", "), 400);
 }
 
 /** What was done, in the words of who did it; empty where the payload has no such words. */
