@@ -405,6 +405,15 @@ class PlainDrafts:
         self.sources.append(source_id)
         self.sim_times.append(sim_time)
 
+    def cut(self, count: int) -> tuple[PlainDrafts, PlainDrafts]:
+        """Return the first so many drafts, and the others."""
+        first, rest = PlainDrafts(), PlainDrafts()
+        for name in self.__slots__:
+            column = getattr(self, name)
+            setattr(first, name, column[:count])
+            setattr(rest, name, column[count:])
+        return first, rest
+
     def __len__(self) -> int:
         return len(self.kinds)
 

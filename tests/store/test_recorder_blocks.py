@@ -7,10 +7,13 @@ from typing import Any
 
 import orjson
 import pytest
-from worldledger_recorder.rules import NotRecordedError
+from worldledger_recorder.rules import RULESET, NotRecordedError
 from worldledger_recorder.store import Written, begin, write_block
-from worldledger_service.store import Store
+from worldledger_service.settings import Settings
+from worldledger_service.store import Store, bulk
+from worldledger_service.store.advancing import Forward
 from worldledger_service.store.forking import NewFork
+from worldledger_service.store.replaying import check_replay
 
 from tests.cases import cases
 from worldledger.errors import InvalidEffectError, WorldNotFoundError
@@ -141,6 +144,35 @@ async def test_a_refusal_names_the_line(store: Store, world_id: str, lines: list
         await write_block(store, world_id, "b", lines)
     assert refused.value.index == index
     assert await effects(store, world_id) == []
+
+
+async def test_states_follow_blocks_without_reading_them_again(
+    shared_url: str, world_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only those of a block with too many effects are; the digests in the log are those of a replay."""
+    monkeypatch.setattr(bulk, "MOST_RECENT_BYTES", 20_000)
+    sizes = [10, 30, 20, 300, 5, 40]
+    read: list[int] = []
+    async with Store.open(shared_url, Settings(pool_size=3, snapshot_every=10)) as store:
+        forward = store.states.forward
+
+        async def counted(world_id: str, until: int, keep: Any) -> Forward:
+            read.append(until)
+            return await forward(world_id, until, keep)
+
+        monkeypatch.setattr(store.states, "forward", counted)
+        await create(store, world_id)
+        for number, size in enumerate(sizes):
+            lines: list[Any] = [[".set", f"a-{at % 7}", None, {"n": at, "of": number}] for at in range(size)]
+            await write_block(store, world_id, f"b-{number}", lines)
+            while store._snapshotter._running:
+                await asyncio.sleep(0.005)
+    async with Store.open(shared_url, Settings(pool_size=3)) as store:
+        digests = [each for each in await effects(store, world_id) if each["kind"] == "StateDigest"]
+        verdict = await check_replay(store.reader, await store.world(world_id), RULESET)
+    assert len(read) == 2
+    assert verdict.agreed, verdict.finding
+    assert verdict.digests == len(digests) > 3
 
 
 async def test_only_recorded_worlds_take_blocks(store: Store, world_id: str) -> None:

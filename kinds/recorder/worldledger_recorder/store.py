@@ -15,7 +15,7 @@ Agents that a block names for the first time, as sources or in ``sees``, are reg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -23,9 +23,9 @@ from weakref import WeakKeyDictionary
 from worldledger_service.store import Store, WorldRecord, statements
 from worldledger_service.store.records import Head
 
-from worldledger.canonical import MAX_INT
+from worldledger.canonical import MAX_INT, canonical_json, gate
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
-from worldledger.drafts import MAX_WORD, check_draft, json_name
+from worldledger.drafts import MAX_WORD, PlainDrafts, check_draft, json_name
 from worldledger.effects import SERVICE_SOURCE, EffectDraft, is_system_kind
 from worldledger.errors import InvalidEffectError, ReservedKindError, SimulationError
 from worldledger.genesis import is_time
@@ -125,27 +125,24 @@ async def write_block(
     known = _KNOWN.get(store, {}).get(world_id)
     if known is None:
         known = await _known(store, await _recorded(store, world_id))
-    drafts = list(_drafts(lines, known.world_uuid))
-    drafts[0]["req_id"] = block_id
-    try:
-        check_draft(drafts[0], system=True)  # its source is looked up
-    except InvalidEffectError as error:
-        raise error.at(0) from None
-    named = _named(drafts)
+    block = _read(lines, known.world_uuid)
+    priority = (await store.log(world_id)).default_priority
     registrations: list[EffectDraft] = []
 
-    async def prepare(connection: PooledConnection, head: Head, authority: TimeAuthority) -> list[EffectDraft]:
-        source = drafts[0]["source_id"]
+    async def prepare(connection: PooledConnection, head: Head, authority: TimeAuthority) -> list[Any]:
+        source = block.drafts.sources[0]
         if await connection.fetchrow(statements.KNOWN_REQUESTS, world_id, [source], [block_id]) is not None:
             raise _RepeatedError(head)
-        if not named <= known.agents:
+        if not block.named <= known.agents:
             known.agents.update(row["agent_id"] for row in await connection.fetch(AGENTS, world_id))
-            new = [name for name in named if name not in known.agents]
+            new = [name for name in block.named if name not in known.agents]
             registrations[:] = map(rules.registered, sorted(new)[: max(MOST_AGENTS - len(known.agents), 0)])
-        if any(draft["kind"] == STEP_BEGAN for draft in drafts):
-            _number(drafts, await connection.fetchval(_LAST_STEP, world_id) or known.step)
-        _set_times(drafts, lines, base, head, authority)
-        return [*registrations, *drafts]
+        if block.steps:
+            _number(block, await connection.fetchval(_LAST_STEP, world_id) or known.step)
+        _set_times(block, lines, base, head, authority)
+        first, rest = block.drafts.cut(1)
+        (begun,) = first
+        return [*registrations, begun._replace(req_id=block_id).defaulted(priority), *_defaulted(rest, priority)]
 
     try:
         head = await store.bulk_append(world_id, prepare, system=True)
@@ -153,9 +150,13 @@ async def write_block(
         return Written(repeated.head.seq, repeated.head.sim_time, is_repeated=True)
     except InvalidEffectError as error:
         raise (error if error.index is None else error.at(error.index - len(registrations))) from None
-    all_registrations = [*registrations, *(draft for draft in drafts if draft["kind"] == AGENT_REGISTERED_KIND)]
-    known.agents.update(draft["payload"]["agent_id"] for draft in all_registrations)
+    known.agents.update(block.registered, (draft["payload"]["agent_id"] for draft in registrations))
     return Written(head.seq, head.sim_time, is_repeated=False)
+
+
+def _defaulted(drafts: PlainDrafts, priority: int) -> list[Any]:
+    """Return drafts with a world's default priority: in columns if it is 0, as that of most worlds is."""
+    return [drafts] if not priority else [draft.defaulted(priority) for draft in drafts]
 
 
 async def _recorded(store: Store, world_id: str) -> WorldRecord:
@@ -181,83 +182,133 @@ async def _known(store: Store, world: WorldRecord) -> _Known:
 # -- from lines to drafts --------------------------------------------------------------------------------------------
 
 
-def _drafts(lines: Sequence[Any], world_uuid: str) -> Iterator[EffectDraft]:
-    """Yield the draft of each line, without its time. Raises InvalidEffectError with the line's index."""
+@dataclass
+class _Block:
+    """A block's drafts, without their times, and what has to be done with them once the head is locked."""
+
+    drafts: PlainDrafts = field(default_factory=PlainDrafts)
+    #: the agents that it names: its sources, and those that see something
+    named: set[str] = field(default_factory=set)
+    #: the agents that it registers
+    registered: set[str] = field(default_factory=set)
+    #: where steps begin, and their numbers; 0 for the next one
+    steps: list[tuple[int, int]] = field(default_factory=list)
+
+
+def _read(lines: Sequence[Any], world_uuid: str) -> _Block:
+    """Read the lines of a block. Raises InvalidEffectError with the line's index."""
+    block = _Block()
+    sources: dict[tuple[str, str | None], str] = {}
+    add, named = block.drafts.add, block.named
     for index, line in enumerate(lines):
-        if type(line) is not list or len(line) not in {4, 5}:
-            raise InvalidEffectError("a line is [kind, agent, clock, payload] or has a sim_time besides", "$", index)
-        kind, agent, payload = line[0], line[1], line[3]
-        if agent is not None and (type(agent) is not str or not 0 < len(agent) <= MAX_WORD):
-            raise InvalidEffectError(f"an agent is a name of 1 to {MAX_WORD} characters, or null", "$[1]", index)
-        if type(payload) is not dict:
-            raise InvalidEffectError(f"the payload is an object, not {json_name(payload)}", "$[3]", index)
-        for at in (2, 4):
-            if len(line) > at and line[at] is not None and not is_time(line[at]):
-                raise InvalidEffectError("a time is a finite number of seconds, or null", f"$[{at}]", index)
-        if type(kind) is not str:
-            raise InvalidEffectError(f"the kind is a text, not {json_name(kind)}", "$[0]", index)
-        if kind == STEP:
-            yield _step(payload, agent, index)
-        elif kind in {SET, REMOVE, AGENT}:
-            if agent is None:
-                raise InvalidEffectError("an entity and an agent have names", "$[1]", index)
-            if kind == AGENT:
-                yield _registration(agent, payload, world_uuid, index)
-            else:
-                yield rules.entity_set(agent, payload) if kind == SET else rules.entity_removed(agent)
-        elif not kind or kind[0] == "." or is_system_kind(kind) or agent == SERVICE_SOURCE:
-            what = "a kind is a name that does not begin with a dot, and neither it nor the agent is the service's own"
-            raise ReservedKindError(what, "$[0]", index)
-        else:
-            yield rules.effect_of(kind, payload, agent)
+        try:
+            kind, agent, payload = _parts(line)
+            source = sources.get((kind, agent))
+            if source is None:
+                if kind and kind[0] == ".":
+                    draft = _own(kind, agent, payload, world_uuid)
+                    kind, payload, source = draft["kind"], draft["payload"], draft["source_id"]
+                    check_draft({**draft, "payload": {}}, system=True)
+                    if kind == STEP_BEGAN:
+                        block.steps.append((index, payload["step"]))
+                    elif kind == AGENT_REGISTERED_KIND:
+                        block.registered.add(payload["agent_id"])
+                else:
+                    source = sources[kind, agent] = _source(kind, agent)
+                named.add(source)
+            if "sees" in payload and type(payload["sees"]) is list:
+                named.update(name for name in payload["sees"] if type(name) is str and 0 < len(name) <= MAX_WORD)
+            add(kind, gate(payload, path="$.payload", level=2), source, None)
+        except InvalidEffectError as error:
+            raise error.at(index) from None
+    named -= {SOURCE, SERVICE_SOURCE}
+    return block
 
 
-def _step(payload: dict[str, Any], agent: str | None, index: int) -> EffectDraft:
+def _parts(line: Any) -> tuple[str, str | None, dict[str, Any]]:
+    """Return kind, agent and payload of a line. Raises InvalidEffectError."""
+    if type(line) is not list or len(line) not in _LENGTHS:
+        raise InvalidEffectError("a line is [kind, agent, clock, payload] or has a sim_time besides", "$")
+    kind, agent, clock, payload = line[:4]
+    if agent is not None and (type(agent) is not str or not 0 < len(agent) <= MAX_WORD):
+        raise InvalidEffectError(f"an agent is a name of 1 to {MAX_WORD} characters, or null", "$[1]")
+    if type(payload) is not dict:
+        raise InvalidEffectError(f"the payload is an object, not {json_name(payload)}", "$[3]")
+    if clock is not None and not is_time(clock):
+        raise InvalidEffectError("a time is a finite number of seconds, or null", "$[2]")
+    if len(line) == 5 and line[4] is not None and not is_time(line[4]):
+        raise InvalidEffectError("a time is a finite number of seconds, or null", "$[4]")
+    if type(kind) is not str:
+        raise InvalidEffectError(f"the kind is a text, not {json_name(kind)}", "$[0]")
+    return kind, agent, payload
+
+
+_LENGTHS: Final = frozenset({4, 5})
+
+
+def _source(kind: str, agent: str | None) -> str:
+    """Return the source of effects of a kind by an agent. Raises InvalidEffectError."""
+    if not kind or is_system_kind(kind) or agent == SERVICE_SOURCE:
+        raise _reserved()
+    return check_draft(rules.effect_of(kind, {}, agent)).source_id
+
+
+def _own(kind: str, agent: str | None, payload: dict[str, Any], world_uuid: str) -> EffectDraft:
+    """Return the draft of a line that is no effect of the program's own. Raises InvalidEffectError."""
+    if kind == STEP:
+        return _step(payload, agent)
+    if kind not in {SET, REMOVE, AGENT}:
+        raise _reserved()
+    if agent is None:
+        raise InvalidEffectError("an entity and an agent have names", "$[1]")
+    if kind == AGENT:
+        return _registration(agent, payload, world_uuid)
+    return rules.entity_set(agent, payload) if kind == SET else rules.entity_removed(agent)
+
+
+def _reserved() -> ReservedKindError:
+    what = "a kind is a name that does not begin with a dot, and neither it nor the agent is the service's own"
+    return ReservedKindError(what, "$[0]")
+
+
+def _step(payload: dict[str, Any], agent: str | None) -> EffectDraft:
     """Return the draft of a step; one without a number is numbered when the head is locked."""
     if payload.get("step") is None:
         return rules.step_began(0, agent)
     try:
         return rules.step_began(rules.read_step(payload), agent)
     except UnreadableError as error:
-        raise InvalidEffectError(error.reason, "$[3].step", index) from None
+        raise InvalidEffectError(error.reason, "$[3].step") from None
 
 
-def _registration(agent: str, payload: dict[str, Any], world_uuid: str, index: int) -> EffectDraft:
+def _registration(agent: str, payload: dict[str, Any], world_uuid: str) -> EffectDraft:
     """Return the draft that registers an agent with a policy of its own."""
     try:
         policy = policy_from_spec(payload.get("policy"), path="$[3].policy")
         return registration_draft(agent, policy_spec(policy.for_world(world_uuid)))
     except SimulationError as error:
         path = getattr(error, "path", "$[3].policy")
-        raise InvalidEffectError(getattr(error, "reason", error.message), path, index) from None
+        raise InvalidEffectError(getattr(error, "reason", error.message), path) from None
 
 
-def _named(drafts: Sequence[EffectDraft]) -> set[str]:
-    """Return the agents that drafts name: their sources, and those that see them."""
-    found = {draft["source_id"] for draft in drafts}
-    for draft in drafts:
-        sees = draft["payload"].get("sees")
-        if type(sees) is list:
-            found.update(name for name in sees if type(name) is str and 0 < len(name) <= MAX_WORD)
-    return found - {SOURCE, SERVICE_SOURCE}
-
-
-def _number(drafts: Sequence[EffectDraft], last: int) -> None:
+def _number(block: _Block, last: int) -> None:
     """Give each step that has no number the next one."""
-    for draft in drafts:
-        if draft["kind"] == STEP_BEGAN:
-            last = draft["payload"]["step"] = draft["payload"]["step"] or min(last + 1, MAX_INT)
+    for place, number in block.steps:
+        last = number or min(last + 1, MAX_INT)
+        block.drafts.payloads[place] = canonical_json({"step": last})
 
 
-def _set_times(
-    drafts: Sequence[EffectDraft], lines: Sequence[Any], base: float, head: Head, authority: TimeAuthority
-) -> None:
+def _set_times(block: _Block, lines: Sequence[Any], base: float, head: Head, authority: TimeAuthority) -> None:
     """Give each draft its time, where the world lets a program say it; none goes back."""
     before = head.sim_time
-    for draft, line in zip(drafts, lines, strict=True):
-        time = float(line[4]) if len(line) == 5 and line[4] is not None else None
-        if time is None and line[2] is not None:
+    times, sources = block.drafts.sim_times, block.drafts.sources
+    for place, line in enumerate(lines):
+        if len(line) == 5 and line[4] is not None:
+            time = float(line[4])
+        elif line[2] is not None:
             time = base + line[2]
-        if time is not None and time > before and authority.allows(draft["source_id"]):
-            own = draft["sim_time"] = authority.own_time(time)
+        else:
+            continue
+        if time > before and authority.allows(sources[place]):
+            own = times[place] = authority.own_time(time)
             before = authority.sim_time(own)

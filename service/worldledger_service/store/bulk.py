@@ -31,6 +31,7 @@ from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger_service.database.engine import transaction
 from worldledger_service.store import statements
 from worldledger_service.store.identity import Uuids
+from worldledger_service.store.live import MOST_RECENT_BYTES
 from worldledger_service.store.outages import leaves_doubt
 from worldledger_service.store.records import Head
 from worldledger_service.store.sealing import Sealer
@@ -266,12 +267,16 @@ class BulkWriter:
         self._wall_time = wall_time
         self._snapshots = snapshots
         self.head = head
+        #: the texts and checksums that were written, if the next snapshot needs them and they are not too many
+        self.recent: tuple[list[str], list[bytes]] | None = None if sealer.recent is None else ([], [])
         self._requests: list[tuple[str, str, str, bytes, int, int]] = []
 
     async def write(self, drafts: Iterable[Any], progress: Callable[[int], None] | None = None) -> Head:
         """Write the drafts inside the caller's transaction and return the new head."""
         before = self.head
         rows = self._rows(drafts, progress)
+        if self.recent is not None:
+            rows = self._collected(rows, *self.recent)
         if self._snapshots is not None:
             rows = self._snapshots.through(rows)
         with beyond_the_head(self._sealer.world_id, before.seq):
@@ -284,6 +289,20 @@ class BulkWriter:
         else:
             await self._connection.execute(statements.INSERT_HEAD, self._sealer.world_id, *self.head)
         return self.head
+
+    def _collected(self, rows: Iterator[Row], texts: list[str], checksums: list[bytes]) -> Iterator[Row]:
+        """Keep the texts and checksums of rows, as long as they are not too many."""
+        room = MOST_RECENT_BYTES
+        for row in rows:
+            if room > 0:
+                room -= len(row[2])
+                texts.append(row[2])
+                checksums.append(row[3])
+            elif self.recent is not None:
+                self.recent = None
+                texts.clear()
+                checksums.clear()
+            yield row
 
     async def _write_requests(self) -> None:
         if not self._requests:

@@ -25,7 +25,7 @@ _MOST_EFFECTS_BEHIND = 2000
 #: Live states are counted this many times while they grow by their limit.
 _COUNTINGS = 64
 #: Most bytes of effects that are kept for the next snapshot of a world.
-_MOST_RECENT_BYTES = 4 * 1024 * 1024
+MOST_RECENT_BYTES = 8 * 1024 * 1024
 
 
 class StateNeededError(Exception):
@@ -147,7 +147,7 @@ class Recent:
     def add(self, seq: int, texts: Sequence[str], checksums: Sequence[bytes]) -> None:
         """Add effects that were written after ``seq``."""
         self._bytes += sum(map(len, texts))
-        if seq != self.seq or self._bytes > _MOST_RECENT_BYTES:
+        if seq != self.seq or self._bytes > MOST_RECENT_BYTES:
             self.broken = True
             self._texts, self._checksums = [], []
         if not self.broken:
