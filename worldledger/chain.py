@@ -19,7 +19,7 @@ from msgspec.json import Decoder
 
 from worldledger.canonical import canonical_json, check_stored_text
 from worldledger.drafts import UnclearRequestError, body_digest, effect_body_digest
-from worldledger.effects import is_system_kind
+from worldledger.effects import SERVICE_SOURCE, is_system_kind
 from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
 from worldledger.genesis import is_uuid
 from worldledger.log_rules import UUID_RULE, Heard, LoggedRequest, UsedOnce, effect_problem, kind_problem, order_problem
@@ -222,13 +222,14 @@ class Verifier:
     """Checks one world's rows in ascending order, batch by batch; it can start at any trusted position.
 
     It checks the chain, the query columns, and what every log obeys (`worldledger.log_rules`): sim_time and wall_time
-    never go back, an effect is caused by an earlier one, system kinds come from the service, uuids have their form,
-    times are numbers, no text has a NUL character, and no uuid and no request occurs twice.
+    never go back, an effect is caused by an earlier one, system kinds come from the service and others not,
+    uuids have their form, times are numbers, no text has a NUL character, and no uuid and no request occurs twice.
 
     - ``world_id`` is compared with the one inside each effect.
     - ``heads`` are positions noted earlier (or elsewhere): the chain must pass through each of them. That finds a chain
       that was recomputed from some seq on, or a tail that was cut off together with its head.
     - ``before`` is the stored text of the effect at ``start``; the times of the first row are compared with it.
+    - ``has_begun`` says whether an effect up to ``start`` is of another source than the service.
     - ``is_full`` also holds each text to the canonical profile, and each effect to its shape.
     - ``spill`` lends files for what has to be remembered of every effect; without it, 24 bytes of each stay in memory.
     - ``heard`` is called with the requests that follow from the effects, in their order; with ``hears_repeats`` it is
@@ -246,6 +247,7 @@ class Verifier:
         start: Position = ORIGIN,
         heads: Iterable[Position] = (),
         before: bytes | None = None,
+        has_begun: bool = False,
         is_full: bool = False,
         spill: Spill | None = None,
         heard: Heard | None = None,
@@ -260,6 +262,7 @@ class Verifier:
         self._is_full = is_full
         self._used = UsedOnce(spill, heard, hears_repeats=hears_repeats, uuids=uuids)
         self._sim_time = self._wall_time = float("-inf")
+        self._has_begun = has_begun
         if before is not None:
             effect = orjson.loads(before)
             self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
@@ -303,6 +306,7 @@ class Verifier:
         prefix = hexlify(previous)
         world_id, is_full = self.world_id, self._is_full
         last_sim_time, last_wall_time = self._sim_time, self._wall_time
+        has_begun = self._has_begun
         uuids: list[str] = []
         asked: list[LoggedRequest] = []
         unread: list[Raw] = []
@@ -324,7 +328,11 @@ class Verifier:
                     and said.wall_time >= last_wall_time
                     and sim_time >= last_sim_time
                     and (said.caused_by is UNSET or 1 <= said.caused_by < at)
-                    and (not is_system_kind(kind) or kind_problem(kind, source_id, at) is None)
+                    and (
+                        kind_problem(kind, source_id, at) is None
+                        if is_system_kind(kind)
+                        else source_id != SERVICE_SOURCE or not has_begun
+                    )
                     # A NUL character is looked for here, not by a function of the database.
                     and (_BACKSLASH not in text or text.find(_ZERO) < 0)
                     and (text.isascii() or len(text.decode()) > 0)
@@ -345,7 +353,9 @@ class Verifier:
                 if said.source_metadata is not UNSET:
                     unread.append(said.source_metadata)
             else:
-                read = self._read_closely(row, Position(seq, previous), last_sim_time, last_wall_time)
+                read = self._read_closely(
+                    row, Position(seq, previous), last_sim_time, last_wall_time, has_begun=has_begun
+                )
                 if isinstance(read, str):
                     what = read
                     break
@@ -355,9 +365,10 @@ class Verifier:
             uuids.append(uuid)
             seq, previous, prefix = at, checksum, hexlify(checksum)
             last_sim_time, last_wall_time = sim_time, wall_time
+            has_begun = has_begun or source_id != SERVICE_SOURCE
         self.effects += seq - start.global_seq
         self.position = Position(seq, previous)
-        self._sim_time, self._wall_time = last_sim_time, last_wall_time
+        self._sim_time, self._wall_time, self._has_begun = last_sim_time, last_wall_time, has_begun
         if what is not None:
             self.finding = Finding(world_id, seq + 1, what)
         self._used.requests.take(asked)
@@ -368,7 +379,7 @@ class Verifier:
         return self.finding is None
 
     def _read_closely(
-        self, row: StoredRow, before: Position, sim_time: float, wall_time: float
+        self, row: StoredRow, before: Position, sim_time: float, wall_time: float, *, has_begun: bool
     ) -> tuple[str, str | None, float, bytes] | str:
         """Return what does not hold in a row after this position and these times.
 
@@ -381,7 +392,7 @@ class Verifier:
         if isinstance(effect, str):
             return effect
         try:
-            what = order_problem(effect, at, sim_time, wall_time)
+            what = order_problem(effect, at, sim_time, wall_time, has_begun=has_begun)
             if what is None and (self._is_full or text.find(_ZERO) >= 0):
                 what = effect_problem(check_stored_text(text), at, self.world_id)
             digest = b"" if what or effect["req_id"] is None else effect_body_digest(effect, text)

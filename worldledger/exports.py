@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from worldledger.canonical import PROFILE, canonical_json, check_stored_text
 from worldledger.chain import Chain, Finding, Position, StoredEffect, Verifier
+from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
 from worldledger.genesis import GENESIS_KIND, NewWorld, recorded_genesis
 from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, order_problem
@@ -305,6 +306,8 @@ class _Check:
         self._chain = Chain()
         self._checksum = ""
         self._sim_time = self._wall_time = float("-inf")
+        #: whether an effect of another source than the service was read
+        self._has_begun = False
         self._trailer: Trailer | None = None
         self.line = after.lines
         self._longest = 0
@@ -384,7 +387,7 @@ class _Check:
             self._genesis = text
         problem = effect_problem(effect, self.seq + 1, self._world.world_id)
         if problem is None:
-            problem = order_problem(effect, self.seq + 1, self._sim_time, self._wall_time)
+            problem = order_problem(effect, self.seq + 1, self._sim_time, self._wall_time, has_begun=self._has_begun)
         if problem is not None:
             raise self._refusal(problem, seq=self.seq + 1)
         self.seq += 1
@@ -393,6 +396,7 @@ class _Check:
         except ValueError as error:
             raise self._refusal(f"{error}", seq=self.seq) from None
         self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
+        self._has_begun = self._has_begun or effect["source_id"] != SERVICE_SOURCE
         self._checksum = self._chain.append(text).hex()
         self._marks.add(self._checksum)
         for noted in self._noted.pop(self.seq, ()) if self._noted else ():

@@ -47,7 +47,7 @@ GENESIS_SEQ: Final = 1
 #: The member of a genesis with the zero of a world under the wall clock: epoch seconds.
 TIME_ZERO: Final = "time_zero"
 #: Units in the last place by which a fork's times may miss each other: it adds and subtracts a few times.
-_ROUNDINGS: Final = 4
+ROUNDINGS: Final = 4
 
 
 def check_world_name(name: str) -> str:
@@ -287,7 +287,7 @@ def recorded_genesis(effect: Mapping[str, Any]) -> NewWorld:
         agrees = canonical_json(zero) == canonical_json(wall_time)
     else:
         rounding = math.ulp(float(max(abs(zero), abs(wall_time), abs(sim_time))))
-        agrees = abs(wall_time - zero - sim_time) <= _ROUNDINGS * rounding
+        agrees = abs(wall_time - zero - sim_time) <= ROUNDINGS * rounding
     if not agrees:
         said = f"{zero!r}, which does not go with the effect's wall_time {wall_time!r} and sim_time {sim_time!r}"
         raise _no_genesis(TIME_ZERO, said)

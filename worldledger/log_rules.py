@@ -87,6 +87,10 @@ IN_OTHER_NAMES: Final = frozenset({"IntentRejected", "WorldTimeSet"})
 PREFIX_IN_OTHER_NAMES: Final = "Generation"
 
 
+#: How the req_id begins of what a rerun issues again, whoever wrote the parent's effect (`worldledger.rerunning`).
+RERUN_PREFIX: Final = "rerun:"
+
+
 def kind_problem(kind: str, source_id: str, seq: int) -> str | None:
     """Explain why the effect ``seq`` cannot be of this system kind, or from this source; None if it can."""
     if kind == GENESIS_KIND and seq != 1:
@@ -94,6 +98,18 @@ def kind_problem(kind: str, source_id: str, seq: int) -> str | None:
     if source_id == SERVICE_SOURCE or kind in IN_OTHER_NAMES or kind.startswith(PREFIX_IN_OTHER_NAMES):
         return None
     return f"$.kind: {kind} effects are written by the service alone, not by {source_id!r}"
+
+
+def own_problem(kind: str, req_id: Any, *, has_begun: bool) -> str | None:
+    """Explain why the service cannot have written an effect of this kind, no system kind; None if it can.
+
+    In its own name it writes such effects only at the beginning of a world, or of a fork (`Ruleset.opening`,
+    `Ruleset.going_on`, `Ruleset.change`), and where a rerun repeats a parent's beginning. ``has_begun``: an effect of
+    another source came before.
+    """
+    if not has_begun or (type(req_id) is str and req_id.startswith(RERUN_PREFIX)):
+        return None
+    return f"$.source_id: {SERVICE_SOURCE!r} writes no {kind} after a world's beginning"
 
 
 def effect_problem(effect: dict[str, Any], seq: int, world_id: str) -> str | None:
@@ -131,8 +147,13 @@ def _times_problem(effect: Mapping[str, Any]) -> str | None:
     return "$.sim_time, $.wall_time: not numbers"
 
 
-def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_time: float) -> str | None:
-    """Explain why an effect cannot follow at ``seq``, after these times; None if it can."""
+def order_problem(
+    effect: Mapping[str, Any], seq: int, sim_time: float, wall_time: float, *, has_begun: bool
+) -> str | None:
+    """Explain why an effect cannot follow at ``seq``, after these times; None if it can.
+
+    ``has_begun``: an effect of another source than the service came before.
+    """
     problem = _times_problem(effect)
     if problem is not None:
         return problem
@@ -141,7 +162,10 @@ def order_problem(effect: Mapping[str, Any], seq: int, sim_time: float, wall_tim
             return f"$.{field}: {effect[field]} is lower than the {before} before"
     if "caused_by" in effect and (type(effect["caused_by"]) is not int or not 1 <= effect["caused_by"] < seq):
         return "$.caused_by: not the global_seq of an earlier effect"
-    return kind_problem(effect["kind"], effect["source_id"], seq) if is_system_kind(effect["kind"]) else None
+    kind, source_id = effect["kind"], effect["source_id"]
+    if is_system_kind(kind):
+        return kind_problem(kind, source_id, seq)
+    return own_problem(kind, effect["req_id"], has_begun=has_begun) if source_id == SERVICE_SOURCE else None
 
 
 class UsedOnce:

@@ -19,6 +19,7 @@ from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft, is_system_k
 from worldledger.errors import PermissionDeniedError, UnknownAgentError
 from worldledger.genesis import GENESIS_SEQ
 from worldledger.intents import check_intent, intent_draft
+from worldledger.log_rules import RERUN_PREFIX
 from worldledger.rulesets import Ruleset
 from worldledger.time_authority import TIME_AUTHORITY_KIND, TIME_SET_KIND, WALL
 from worldledger.validation import missing_permission
@@ -86,7 +87,7 @@ def again(
     if effect["kind"] == INTENT_REJECTED_KIND:
         agent_id = payload["agent_id"]
         asked = {name: payload[name] for name in ("agent_id", "kind", "payload", "context_seq")}
-        more = {"req_id": f"rerun:{seq}", "priority": 0, "schema_version": SCHEMA_VERSION}
+        more = {"req_id": f"{RERUN_PREFIX}{seq}", "priority": 0, "schema_version": SCHEMA_VERSION}
         draft = intent_draft(check_intent({**asked, **more}))
         metadata = dict(draft["source_metadata"])
     elif effect["kind"] == AGENT_REGISTERED_KIND:
@@ -97,7 +98,7 @@ def again(
     if metadata.get("context_seq") is not None:
         metadata["context_seq"] = places.get(metadata["context_seq"], GENESIS_SEQ)
     draft["source_metadata"] = {**metadata, RERUN_OF: seq}
-    draft["req_id"] = f"rerun:{seq}"
+    draft["req_id"] = f"{RERUN_PREFIX}{seq}"
     draft["sim_time"] = effect["sim_time"]
     cause = told_cause(effect, seq)
     before = _cause_before(effect, cause, fork_point)

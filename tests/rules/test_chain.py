@@ -117,6 +117,11 @@ ATTACKS: dict[str, tuple[Callable[[Rows], Rows], int, str]] = {
         "StateDigest effects are written by the service alone, not by 'agent-2'",
     ),
     "a system kind that there is not": (lambda rows: recomputed(rows, 4, kind="WorldEnds"), 5, "by the service alone"),
+    "the service's name behind the beginning": (
+        lambda rows: recomputed(rows, 4, source_id="worldledger"),
+        5,
+        "$.source_id: 'worldledger' writes no EntityMoved after a world's beginning",
+    ),
     "a req_id that comes again": (
         lambda rows: recomputed(recomputed(rows, 1, req_id="r"), 4, req_id="r"),
         5,

@@ -50,14 +50,22 @@ _RENAME_GENESIS = f"""
 update effects set effect = replace(effect::text, 'WorldCreated', 'Created')::json, kind = 'Created' {_HERE} = 1;
 """
 
-#: Change the text of an effect, and compute the chain and the head anew as an able forger does.
-_FORGE = (
-    f"update effects set effect = {{text}}::json {_HERE} = 5;"
-    + _RELINK.format(start=5)
-    + """
+_HEAD = """
 update heads set head_checksum = (select checksum from effects where world_id = 'w' and global_seq = 9)
 where world_id = 'w';
 """
+#: Change the text of an effect, and compute the chain and the head anew as an able forger does.
+_FORGE = f"update effects set effect = {{text}}::json {_HERE} = 5;" + _RELINK.format(start=5) + _HEAD
+#: Let the wall clock have the authority over a world from its genesis on.
+_FORGE_GENESIS = (
+    f"""
+update effects
+set effect = replace(effect::text, '"time_authority":"client"', '"time_authority":"wall","time_zero":{{zero}}')::json
+{_HERE} = 1;
+update worlds set time_authority = 'wall' where world_id = 'w';
+"""
+    + _RELINK.format(start=1).replace("{", "{{").replace("}", "}}")
+    + _HEAD
 )
 
 
@@ -159,6 +167,16 @@ ATTACKS: dict[str, tuple[str, int | None, str]] = {
         _forged('"kind":"EntityMoved"', '"kind":"ViewDigest"', f"update effects set kind = 'ViewDigest' {_HERE} = 5;"),
         5,
         "the kind is for effects of the service alone",
+    ),
+    "an effect is given to the service": (
+        _forged('"agent-2"', '"worldledger"', f"update effects set source_id = 'worldledger' {_HERE} = 5;"),
+        5,
+        "the service writes no such kind after a world's beginning",
+    ),
+    "the genesis has another time_zero": (
+        _FORGE_GENESIS.format(zero=1.7e9),
+        1,
+        "time_zero in the genesis does not go with its wall_time and sim_time",
     ),
     "a req_id is added": (_forged('"req_id":null', '"req_id":"r9"'), 5, "requests has no row for the req_id"),
     "a req_id comes again": (

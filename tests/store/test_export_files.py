@@ -132,6 +132,7 @@ def test_a_changed_file_is_refused_by_line(data: bytes, line: int, reason: str) 
         ({3: {"uuid": "x"}}, 3, "$.uuid: not 32 hex digits"),
         ({4: {"kind": "WorldCreated", "source_id": "worldledger"}}, 4, "$.kind: WorldCreated stands at seq 1 alone"),
         ({4: {"kind": "StateDigest"}}, 4, "$.kind: StateDigest effects are written by the service alone, not by 'a1'"),
+        ({4: {"source_id": "worldledger"}}, 4, "$.source_id: 'worldledger' writes no "),
     ],
 )
 def test_a_log_that_breaks_its_own_rules_is_refused(again: dict[int, Any], line: int, reason: str) -> None:

@@ -49,6 +49,11 @@ ACROSS: dict[str, Sequence[str]] = {
         "update requests set req_id = 'r3' where world_id = '{world}' and req_id = 'r9'",
         _RECHAINED,
     ),
+    "the service's name behind the beginning": (
+        _EDIT.format("""replace(effect::text, '"a1"', '"worldledger"')::json, source_id = 'worldledger'""", 4),
+        "update requests set source_id = 'worldledger' where world_id = '{world}' and req_id = 'r4'",
+        _RECHAINED,
+    ),
     "sim_time goes back": (_EDIT.format("""replace(effect::text, '"sim_time":1.0', '"sim_time":9.0')::json""", 4),),
 }
 

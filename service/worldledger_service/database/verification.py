@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from worldledger.effects import RESERVED_NAMES, RESERVED_PREFIXES, SERVICE_SOURCE
-from worldledger.genesis import GENESIS_KIND
-from worldledger.log_rules import IN_OTHER_NAMES, PREFIX_IN_OTHER_NAMES
+from worldledger.genesis import GENESIS_KIND, ROUNDINGS
+from worldledger.log_rules import IN_OTHER_NAMES, PREFIX_IN_OTHER_NAMES, RERUN_PREFIX
 from worldledger_service.database import guards
 
 #: What the view does not see, for its comments.
@@ -44,5 +44,8 @@ def statements() -> list[str]:
         service_source=SERVICE_SOURCE,
         of_service=_OF_SERVICE,
         in_other_names=_names(IN_OTHER_NAMES),
+        prefix_in_other_names=PREFIX_IN_OTHER_NAMES,
+        rerun_prefix=RERUN_PREFIX,
+        roundings=str(ROUNDINGS),
         not_seen=NOT_SEEN,
     )

@@ -12,7 +12,9 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from worldledger.chain import Position, Verifier
+from worldledger.effects import SERVICE_SOURCE
 from worldledger_service.running import relax_gc
+from worldledger_service.store import statements
 from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.request_rows import RequestsDigest
 
@@ -62,6 +64,12 @@ async def verify_span(reader: Reader, span: Span, tell: Callable[[Any], None]) -
     teller.tell(span.end.global_seq, holds=await _holds(reader, span, teller))
 
 
+async def has_begun(reader: Reader, world_id: str, until: Position) -> bool:
+    """Return whether an effect of a world up to a position is of another source than the service."""
+    (row,) = await reader.fetch(statements.HAS_BEGUN, world_id, until.global_seq, SERVICE_SOURCE)
+    return bool(row["has_begun"])
+
+
 class _Teller:
     """Collects and reports the keys of uuids, in place of `Repeats`, which looks for duplicates."""
 
@@ -89,12 +97,14 @@ class _Teller:
 async def _holds(reader: Reader, span: Span, teller: _Teller) -> bool:
     world_id, start, end, noted, is_full = span
     before = await reader.effect(world_id, start.global_seq)
+    begun = await has_begun(reader, world_id, start)
     async with aclosing(RequestsDigest(reader, world_id, end.global_seq, start.global_seq)) as requests:
         verifier = Verifier(
             world_id,
             start=start,
             heads=noted,
             before=before.text,
+            has_begun=begun,
             is_full=is_full,
             spill=TemporaryFile,
             uuids=teller,

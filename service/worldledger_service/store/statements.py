@@ -416,6 +416,11 @@ select h.head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum, h.sim_
 from (select $1::text as world_id) asked left join heads h using (world_id)
 """
 
+#: Whether an effect of a world up to the seq $2 is of another source than $3. One of the first is, as a rule.
+HAS_BEGUN = """
+select exists (select from effects where world_id = $1 and global_seq <= $2 and source_id <> $3) as has_begun
+"""
+
 #: For the transaction in which rows of requests are compared, and wait meanwhile.
 FOR_COMPARING = "set local idle_in_transaction_session_timeout = '10min'"
 

@@ -22,7 +22,7 @@ from worldledger_service.store.lineage import check_parent, read_fork_point
 from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.records import WorldRecord
 from worldledger_service.store.request_rows import RequestRows, RequestsDigest, each_has_one_row
-from worldledger_service.store.spans import Span, Used, Workers
+from worldledger_service.store.spans import Span, Used, Workers, has_begun
 
 if TYPE_CHECKING:
     import asyncpg
@@ -119,6 +119,8 @@ class _Begun(NamedTuple):
     extent: asyncpg.Record
     world: WorldRecord
     before: bytes | None
+    #: whether an effect up to the start is of another source than the service
+    has_begun: bool = False
 
 
 class _Log:
@@ -254,7 +256,7 @@ class _Log:
         before = await _at_start(self._reader, world_id, start, end, self._start_name)
         if isinstance(before, Finding):
             return Verdict(world_id, ORIGIN, 0, before, end)
-        return begun._replace(before=before)
+        return begun._replace(before=before, has_begun=await has_begun(self._reader, world_id, start))
 
     def _verifier(
         self,
@@ -269,6 +271,7 @@ class _Log:
             start=self._start,
             heads=noted,
             before=begun.before,
+            has_begun=begun.has_begun,
             is_full=self._is_full,
             spill=TemporaryFile,
             heard=heard,
@@ -304,7 +307,7 @@ class _Log:
     ) -> tuple[bytes | None, Finding | None]:
         """Feed the effects up to ``begun.end``; return the last text, and what is wrong with the genesis."""
         world_id, start = self._world_id, self._start
-        end, _, world, _ = begun
+        end, world = begun.end, begun.world
         total = max(end.global_seq - start.global_seq, 0)
         last: bytes | None = None
         rows = self._reader.records(world_id, after_seq=start.global_seq, until_seq=end.global_seq)

@@ -105,6 +105,10 @@ language plpgsql stable
 as $$
 declare
     made json;
+    time_zero double precision;
+    wall_time double precision;
+    sim_time double precision := 0;
+    rounding double precision := 0;
 begin
     if genesis is null then
         return null;  -- that effect 1 is missing is said of the effect
@@ -112,6 +116,14 @@ begin
         return 'effect 1 is not WorldCreated';
     end if;
     made := genesis -> 'payload';
+    if made ->> 'time_authority' = 'wall' then
+        time_zero := made ->> 'time_zero';
+        wall_time := genesis ->> 'wall_time';
+        if json_typeof(made -> 'fork_of') = 'object' then  -- its times are sums, which double floats round
+            sim_time := genesis ->> 'sim_time';
+            rounding := {{roundings}} * greatest(abs(wall_time), abs(time_zero), abs(sim_time)) * 2.220446049250313e-16;
+        end if;
+    end if;
     return case
         when made ->> 'world_uuid' is distinct from replace(world_uuid::text, '-', '')
             then 'worlds row differs from genesis: world_uuid'
@@ -124,6 +136,8 @@ begin
             then 'worlds row differs from genesis: time_authority'
         when made ->> 'canonical_profile' is distinct from 'orjson-sorted/1'
             then 'the canonical profile is unknown to this version'
+        when abs(wall_time - time_zero - sim_time) > rounding
+            then 'time_zero in the genesis does not go with its wall_time and sim_time'
     end;
 exception when others then
     return 'worlds row or genesis cannot be read: ' || left(sqlerrm, 200);
@@ -160,16 +174,23 @@ select linked.world_id,
        linked.global_seq,
        case when linked.global_seq > greatest(linked.previous_seq, 0) then greatest(linked.previous_seq, 0) + 1
             else linked.global_seq end as expected_seq,
-       effect_problem(linked.previous_seq, linked.previous_checksum, linked.previous_sim_time,
-                      linked.previous_wall_time, linked.world_id, linked.global_seq, linked.effect, linked.checksum,
-                      linked.kind, linked.source_id, linked.sim_time, linked.fields) as problem
+       coalesce(
+           effect_problem(linked.previous_seq, linked.previous_checksum, linked.previous_sim_time,
+                          linked.previous_wall_time, linked.world_id, linked.global_seq, linked.effect, linked.checksum,
+                          linked.kind, linked.source_id, linked.sim_time, linked.fields),
+           case when linked.has_begun and linked.source_id = '{{service_source}}'
+                     and not ({{of_service}} or starts_with(linked.kind, '{{prefix_in_other_names}}'))
+                     and not starts_with(coalesce((linked.fields).req_id, ''), '{{rerun_prefix}}')
+                then 'the service writes no such kind after a world''s beginning' end) as problem
 from (
     select effects.world_id, effects.global_seq, effects.effect, effects.checksum, effects.kind, effects.source_id,
            effects.sim_time, fields,
            lag(effects.global_seq) over log as previous_seq,
            lag(effects.checksum) over log as previous_checksum,
            lag(effects.sim_time) over log as previous_sim_time,
-           lag(fields.wall_time) over log as previous_wall_time
+           lag(fields.wall_time) over log as previous_wall_time,
+           bool_or(effects.source_id <> '{{service_source}}')
+               over (log rows between unbounded preceding and 1 preceding) as has_begun
     from effects
     cross join lateral effect_fields_of(effects.effect) as fields
     window log as (partition by effects.world_id order by effects.global_seq)
@@ -307,7 +328,7 @@ comment on function effect_body_sha256 is 'The digest of what an effect''s reque
 comment on function effect_problem is 'What is wrong with a row of effects after the one before, or null. Never raises.';
 comment on function world_problem is 'What in a row of worlds differs from the genesis effect, or null. Never raises.';
 comment on function head_problem is 'What in a row of heads differs from the last effect, or null. Never raises.';
-comment on view effect_verification is 'Every effect with what is wrong with it: chain, order, times, causes, uuids, kinds of the service, columns against the text.';
+comment on view effect_verification is 'Every effect with what is wrong with it: chain, order, times, causes, uuids, kinds and source of the service, columns against the text.';
 comment on column effect_verification.world_id is 'The name of the world.';
 comment on column effect_verification.global_seq is 'The place that the row claims.';
 comment on column effect_verification.expected_seq is 'The place that a log without gap has here.';
