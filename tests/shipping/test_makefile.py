@@ -105,8 +105,9 @@ def test_the_recipes_are_plain_shell() -> None:
 
 
 def test_what_pip_says_becomes_progress() -> None:
-    """While things are installed each stage is told; pip's own words come only where it fails, with its exit code."""
-    said = "Collecting a\n  Downloading a.whl (1 kB)\nInstalling collected packages: a, b\nERROR: no\nexit {}\n"
+    """Each stage is told once, to and fro as pip goes; its own words come only where it fails, with its exit code."""
+    found = "".join(f"Collecting {name}\n  Downloading {name}.whl (1 kB)\n" for name in "abc")
+    said = found + "Installing collected packages: a, b\nERROR: no\nexit {}\n"
     progress = ["awk", "-f", str(ROOT / ".ci" / "progress.awk")]
     stages = "  looking for packages …\n  fetching packages …\n  installing packages …\n"
     for code, out in ((0, stages), (3, stages + said.rpartition("exit")[0])):
@@ -114,7 +115,7 @@ def test_what_pip_says_becomes_progress() -> None:
         assert (done.returncode, done.stdout) == (code, out)
     progress[1:1] = ["-v", "terminal=1"]
     done = subprocess.run(progress, input=said.format(0), capture_output=True, text=True, check=True)
-    assert "fetching packages: 1" in done.stdout
+    assert "fetching packages: 3" in done.stdout
     assert "installing 2 packages" in done.stdout
 
 
