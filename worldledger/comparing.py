@@ -277,6 +277,13 @@ class Likeness:
         """Return where two stored effects differ in what is compared."""
         return differences(self.compared(a), self.compared(b), self._ignored)
 
+    def differs(self, a: bytes | None, b: bytes | None) -> list[Difference]:
+        """Return where two stored effects differ; of one that only one run has, what its payload says."""
+        if a is not None and b is not None:
+            return self.differences(a, b)
+        one, other = ({} if text is None else {"payload": self.compared(text)["payload"]} for text in (a, b))
+        return differences({"payload": {}, **one}, {"payload": {}, **other}, self._ignored)
+
     def compared(self, text: bytes) -> dict[str, Any]:
         """Return what is compared of a stored effect."""
         effect = orjson.loads(text)
@@ -395,8 +402,9 @@ class Divergence(NamedTuple):
     """Where two runs part: the section's number, and the effect of each that the other does not have.
 
     ``number`` is None before the first section. ``a`` and ``b`` are rows as they are stored; None where a run has no
-    effect there, because it has ended or done less. ``fields`` says where the two effects differ. ``a_at`` and ``b_at``
-    are the rows after which the states of both are to be compared; None where nothing of a log has been passed.
+    effect there, because it has ended or done less. ``fields`` says where the two effects differ, or what the payload
+    of the only one says. ``a_at`` and ``b_at`` are the rows after which the states of both are to be compared; None
+    where nothing of a log has been passed.
     """
 
     number: float | None
@@ -660,7 +668,7 @@ class Aligner:
         self, place: int, source: str, a: _Waiting | None, b: _Waiting | None
     ) -> tuple[int, str, Divergence]:
         one, other = None if a is None else a.row, None if b is None else b.row
-        fields = [] if one is None or other is None else self._like.differences(one[1], other[1])
+        fields = self._like.differs(None if one is None else one[1], None if other is None else other[1])
         number = None if self._section == _BEGINNING else self._section
         found = Divergence(number, one, other, fields, one or self._a.seen, other or self._b.seen)
         return place, source, found

@@ -21,6 +21,12 @@ SERVICE_SOURCE = "worldledger"
 RESERVED_NAMES = frozenset({"StateDigest", "ViewDigest", "AgentRegistered"})
 RESERVED_PREFIXES = ("World", "Intent", "Generation")
 
+#: The kinds whose whole meaning is a change of the state, unless a ruleset says otherwise: patches tell it, so they are
+#: not events besides.
+TOLD_BY_PATCHES = frozenset(
+    {"EntityCreated", "EntityUpdated", "EntityRemoved", "Move", "RelationshipSet", "RelationshipRemoved"}
+)
+
 
 @lru_cache(maxsize=4096)
 def is_system_kind(kind: str) -> bool:

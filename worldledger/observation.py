@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import dist, inf, isfinite
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from worldledger.deltas import DELTA_VERSION, PARTS, ObservationDelta, ObservedEvent, View, apply_delta, merge_last_seen
-from worldledger.effects import Effect, audience_of, is_private, is_system_kind
+from worldledger.effects import TOLD_BY_PATCHES, Effect, audience_of, is_private, is_system_kind
 from worldledger.errors import InvalidPolicyError
 from worldledger.latency import DistanceLatency, FixedLatency, LatencyModel, NoLatency, as_latency_model
 from worldledger.patches import diff
@@ -46,11 +46,6 @@ __all__ = [
     "place_of",
     "point_of",
 ]
-
-#: The kinds whose whole meaning is a change of the state: the patches tell it, so they are not events besides.
-TOLD_BY_PATCHES: Final = frozenset(
-    {"EntityCreated", "EntityUpdated", "EntityRemoved", "Move", "RelationshipSet", "RelationshipRemoved"}
-)
 
 
 def names_in(effect: Effect) -> list[str]:
@@ -234,6 +229,8 @@ class ObservationPolicy:
         self.visibility_range: bool = False
         self.view_cone: ViewCone | None = None
         self.rules: int = 1
+        #: the kinds that are no events besides their patches: those of the ruleset, once it is used in a world
+        self.told_by_patches: frozenset[str] = TOLD_BY_PATCHES
         if isinstance(config, PolicyConfig):
             self.visibility_range, self.view_cone = config.visibility_range, config.view_cone
             self.rules = config.rules
@@ -410,7 +407,7 @@ class ObservationPolicy:
     def show_event(self, effect: Effect) -> ObservedEvent | None:
         """Return an observed effect as it is shown, or None if the patches tell everything."""
         kind = effect["kind"]
-        if kind in TOLD_BY_PATCHES or is_system_kind(kind):
+        if kind in self.told_by_patches or is_system_kind(kind):
             return None
         return {
             "global_seq": effect["global_seq"],

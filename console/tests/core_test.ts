@@ -9,7 +9,7 @@ import { Lru } from "../src/core/lru.ts";
 import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
 import { isNews, present, quantile } from "../src/core/presence.ts";
-import { csv } from "../src/core/text.ts";
+import { csv, summary } from "../src/core/text.ts";
 import { paced, throttled } from "../src/core/throttle.ts";
 import { scenes } from "../src/core/transcript.ts";
 import { same } from "./same.ts";
@@ -643,4 +643,11 @@ Deno.test("a schema makes a form, and what is typed into it a payload", () => {
 Deno.test("a refusal names the fields that it speaks of", () => {
   const problems = [["$.payload.to[1]", "a"], ["$.payload.to", "b"], ["$.kind", "c"], ["$.payload", "d"]] as const;
   same(faults(problems.map(([path, message]) => ({ path, message }))), { to: "a" });
+});
+
+Deno.test("an effect that sets fields of an entity says whose and what", () => {
+  const effect = { global_seq: 2, kind: "EntitySet", source_id: "recorder", sim_time: 0, wall_time: 0 };
+  const values = { gold: 3, place: "the\nmarket", at: [1, 2] };
+  same(summary({ ...effect, payload: { entity_id: "ann", values } }), "ann: gold 3, place the market, at [1,2]");
+  same(summary({ ...effect, payload: { entity_id: "ann" } }), "ann");
 });

@@ -221,6 +221,11 @@ def test_a_fork_and_its_parent(on: Cli) -> None:
         "EntityUpdated": [0, 1],
     }
     assert {"path": "$.entities.bob.coins", "a": 9, "b": 100} in found["states"]["head"]["differences"]
+    # Where the parent has nothing more, it is said what was set.
+    assert on("fork", "one", "--as", "late", "--set", "bob/coins=7").code == 0
+    out = on("compare", "one", "late").out
+    assert "  a  nothing more at step 7\n" in out
+    assert '     $.payload.entity_id  - | "bob"\n' in out
 
 
 @pytest.mark.filled(by=bazaars)

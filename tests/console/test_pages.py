@@ -105,6 +105,10 @@ async def test_the_lanes_of_a_fork_begin_below_the_past_that_it_shares(page: Pag
     await expect(shared.get_by_role("heading")).to_have_text("Both have effects 1 to 4 of bazaar")
     await expect(shared.get_by_role("link").first).to_have_text("1")
     await expect(page.get_by_role("region", name="Lane of bazaar").get_by_role("link").first).to_have_text("5")
+    # Only the parent went on: what its next effect says stands above, and nothing of the fork's.
+    await expect(page.locator(".pair summary").first).to_contain_text("only bazaar has an effect there")
+    differs = page.get_by_role("table", name="What differs there")
+    await expect(differs.get_by_role("row").nth(1)).to_have_text(re.compile(r"^payload\.\w+.+\u2013$"))
     fork = page.get_by_role("region", name="Lane of second-try").get_by_role("listitem")
     await expect(fork.first).to_contain_text("WorldCreated")
     await page.get_by_role("combobox", name="Compare what was seen").select_option("Bea")
@@ -408,6 +412,18 @@ async def test_an_effect_is_shown_in_full(page: Page) -> None:
     await expect(detail).to_contain_text("I ate too much.")
     await page.keyboard.press("Escape")
     await expect(detail).to_have_count(0)
+
+
+async def test_a_cause_before_the_fork_point_is_a_link_into_the_parent(page: Page, site: Site) -> None:
+    """An effect of a rerun whose cause lies in the parent's log names it, and leads there."""
+    site.post("/v1/worlds", {"world_id": "echo", "fork_of": {"world_id": "nasty", "at": "seq:3"}})
+    named = {"inherited_cause": {"world_id": "nasty", "global_seq": 2}}
+    said = {**draft("Speak", "smith", text="Again."), "caused_by": 1, "source_metadata": named}
+    head = site.post("/v1/worlds/echo/effects", said)["global_seq"]
+    await page.goto(f"/#/w/echo?at={head}&effect={head}")
+    await page.get_by_role("complementary").get_by_role("link", name="effect 2 of nasty").click()
+    await expect(page.get_by_role("complementary", name="Effect 2")).to_contain_text("EntityCreated")
+    assert "/w/nasty?at=2" in page.url
 
 
 async def test_effects_are_filtered_and_searched(page: Page) -> None:

@@ -155,10 +155,10 @@ def test_the_order_of_sources_in_a_turn_makes_no_difference() -> None:
 
 
 def test_a_prefix_parts_where_it_ends() -> None:
-    """A run that has only ended earlier is equal up to there: the other has an effect that it has not."""
+    """A run that has only ended earlier is equal up to there: it is said what the other's next effect says."""
     a = [("TurnStarted", "e", 1), ("Move", "x", 1), ("TurnStarted", "e", 2)]
     found = align(log(a, "one"), log([*a, ("Move", "x", 2)], "two"))
-    assert (told(found), found.equal) == ((2, None, 5, []), 3)
+    assert (told(found), found.equal) == ((2, None, 5, ["$.payload.value"]), 3)
     assert found.divergence is not None
     a_at, b_at = found.divergence.a_at, found.divergence.b_at
     assert (a_at and a_at[0], b_at and b_at[0]) == (4, 5)
@@ -167,7 +167,7 @@ def test_a_prefix_parts_where_it_ends() -> None:
 def test_a_turn_that_only_one_run_has() -> None:
     """A turn that was left out is named by its number; the turns after it are not taken for it."""
     a = [("TurnStarted", "e", 1), ("TurnStarted", "e", 2), ("TurnStarted", "e", 3)]
-    assert told(align(log(a, "one"), log([a[0], a[2]], "two"))) == (2, 3, None, [])
+    assert told(align(log(a, "one"), log([a[0], a[2]], "two"))) == (2, 3, None, ["$.payload.turn"])
 
 
 def test_differences_before_the_first_turn_are_listed_and_do_not_end_it() -> None:

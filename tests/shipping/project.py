@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from tests.warm import SCRIPT, Process
@@ -83,13 +84,17 @@ def wait_until_live(url: str, process: subprocess.Popen[Any] | Process, *, secon
             time.sleep(0.02)
 
 
-def _wait_until_fed(url: str, *, seconds: float = 120.0) -> None:
-    """Poll a service until every projection can be read: on a new database that takes a moment."""
+def _wait_until_started(url: str, *, feeding: bool, seconds: float = 120.0) -> None:
+    """Poll a live service until it has started, and fed every projection: on a new database that takes a moment."""
     deadline = time.monotonic() + seconds
     while True:
-        with urlopen(f"{url}/v1/projections", timeout=10) as answer:
-            if all(projection["live"] for projection in json.load(answer)["projections"]):
-                return
+        try:
+            with urlopen(f"{url}/v1/projections", timeout=10) as answer:
+                if not feeding or all(projection["live"] for projection in json.load(answer)["projections"]):
+                    return
+        except HTTPError as error:
+            if error.code != 503:
+                raise
         assert time.monotonic() < deadline, f"{url} has projections that are not live within {seconds:g} s"
         time.sleep(0.05)
 
@@ -108,8 +113,7 @@ def serving(
         process = Process(arguments, streams, env, program=program, python=python, cwd=folder)
     try:
         wait_until_live(f"http://{address}", process)
-        if feeding:
-            _wait_until_fed(f"http://{address}")
+        _wait_until_started(f"http://{address}", feeding=feeding)
         yield address
         assert stop(process) == 0, (folder / "service.log").read_text()
     finally:

@@ -10,7 +10,7 @@ import orjson
 
 from worldledger.canonical import gate
 from worldledger.drafts import CheckedDraft
-from worldledger.effects import Effect, EffectDraft
+from worldledger.effects import TOLD_BY_PATCHES, Effect, EffectDraft
 from worldledger.errors import InvalidConfigError, InvalidEffectError
 from worldledger.moments import Unit
 from worldledger.upcasting import Upcaster, Upcasters
@@ -68,6 +68,8 @@ class Ruleset:
     - ``upcasters``: for payloads of older versions, see `worldledger.upcasting`.
     - ``unobserved``: kinds that no agent is shown as events, whatever its policy: the patches tell what they mean, or
       they are secret.
+    - ``told_by_patches``: kinds that the core's policies show nobody as events, for their whole meaning is a change of
+      the state, which the patches tell. Other policies may show them.
     - ``digest_after``: kinds after which a ViewDigest of what the agents that observe the effect see is written,
       besides every so many effects: at the end of a turn, say.
     - ``judges_by_hidden``: whether its rules look at more of the state than entities, such as notes in ``metadata``
@@ -89,6 +91,7 @@ class Ruleset:
     stateful: frozenset[str] = frozenset()
     upcasters: Sequence[Upcaster] = ()
     unobserved: frozenset[str] = frozenset()
+    told_by_patches: frozenset[str] = TOLD_BY_PATCHES
     digest_after: frozenset[str] = frozenset()
     records_rejections: bool = False
     judges_by_hidden: bool = False

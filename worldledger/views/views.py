@@ -22,7 +22,7 @@ from worldledger.deltas import PARTS, Contents, ObservedEvent, Patch, View
 from worldledger.effects import Effect, audience_of, is_system_kind
 from worldledger.errors import UnknownAgentError
 from worldledger.folding import Fold
-from worldledger.observation import TOLD_BY_PATCHES, ObservationPolicy, is_private, names_in, place_of
+from worldledger.observation import ObservationPolicy, is_private, names_in, place_of
 from worldledger.patches import diff
 from worldledger.policies import policy_from_spec
 from worldledger.space import FieldOfView, SpatialIndex
@@ -596,7 +596,7 @@ class Views:
             return found
         for viewer in tuple(stage.filtered.values()):
             self._show(stage, viewer, effect, found)
-        if is_system_kind(kind) or (kind in TOLD_BY_PATCHES and not stage.rendered):
+        if is_system_kind(kind) or (kind in self.fold.ruleset.told_by_patches and not stage.rendered):
             return found
         names = names_in(effect)
         state = self.fold.state
@@ -681,6 +681,7 @@ class Views:
                 self._policies = {one.spec: one.policy for one in self._stage.viewers.values()}
             policy = policy_from_spec(orjson.loads(spec), stored=True)
             policy.check_usable()
+            policy.told_by_patches = self.fold.ruleset.told_by_patches
             self._policies[spec] = policy
         return policy
 

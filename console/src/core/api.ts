@@ -450,6 +450,7 @@ export interface Parting {
   number: number | null;
   a: ComparedEffect | null;
   b: ComparedEffect | null;
+  /** Where the effects differ; of one that only one run has, what its payload says. */
   fields: DifferingField[];
 }
 

@@ -28,6 +28,11 @@ export function summary(effect: Effect, most = 160): string {
     );
     return short(oneLine(told.join(", ")), most);
   }
+  const fields = payload["values"] ?? payload["entity_data"];
+  if (typeof payload["entity_id"] === "string" && isObject(fields)) {
+    const told = Object.entries(fields).map(([name, value]) => `${name} ${plain(value)}`);
+    return short(oneLine(`${payload["entity_id"]}: ${told.join(", ")}`), most);
+  }
   for (const name of TELLING) {
     const value = payload[name];
     if (typeof value === "string" && value !== "") return short(oneLine(value), most);

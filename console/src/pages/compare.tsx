@@ -4,9 +4,9 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type CompareAddress, format, worldAddress } from "../core/address.ts";
 import type { Chart, Series } from "../core/chart.ts";
-import { isObject, type Obj } from "../core/json.ts";
+import { isObject, type Json, type Obj } from "../core/json.ts";
 import type { Compared, GroupSeries, MeasureSeries, Pair } from "../core/source.ts";
-import { count } from "../core/text.ts";
+import { count, plain, short } from "../core/text.ts";
 import { go, source, words } from "../parts/app.ts";
 import { ChartView } from "../parts/chart.tsx";
 import { Lanes } from "../parts/lanes.tsx";
@@ -14,6 +14,8 @@ import { Tree } from "../parts/tree.tsx";
 
 /** Charts that are drawn at first. */
 const CHARTS = 12;
+/** Fields that are shown of what differs. */
+const FIELDS = 8;
 /** What only the comparison of two worlds has, with its title. */
 const DETAILS = [["states", "Where the states differ"], ["views", "Where the views differ"], [
   "after",
@@ -99,6 +101,7 @@ function OnePair({ pair, only }: { pair: Pair; only: boolean }) {
       </summary>
       {isOpen && (
         <>
+          {divergence !== null && <Fields a={a} b={b} fields={divergence.fields} />}
           <Lanes pair={pair} />
           <details>
             <summary>Every difference</summary>
@@ -110,11 +113,53 @@ function OnePair({ pair, only }: { pair: Pair; only: boolean }) {
   );
 }
 
-function partingOf({ divergence, equal_effects, shared_effects }: Pair): string {
-  const { unit, number } = divergence as NonNullable<Pair["divergence"]>;
+type Divergence = NonNullable<Pair["divergence"]>;
+
+/** What differs where two worlds part; of an effect that only one has, what it says. */
+function Fields({ a, b, fields }: { a: string; b: string } & Pick<Divergence, "fields">) {
+  if (fields.length === 0) return null;
+  return (
+    <table class="differing">
+      <caption class="unseen">What differs there</caption>
+      <thead>
+        <tr>
+          {["there", a, b].map((head) => (
+            <th key={head} scope="col">
+              <bdi>{head}</bdi>
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {fields.slice(0, FIELDS).map((field) => (
+          <tr key={field.path}>
+            <th scope="row">
+              <bdi>{field.path.replace(/^\$\./, "")}</bdi>
+            </th>
+            <td>
+              <bdi>{valueOf(field.a, field.a_missing, field.a_bytes)}</bdi>
+            </td>
+            <td>
+              <bdi>{valueOf(field.b, field.b_missing, field.b_bytes)}</bdi>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function valueOf(value: Json | undefined, isMissing = false, bytes: number | null = null): string {
+  return isMissing ? "–" : bytes !== null ? `${count(bytes)} bytes` : short(plain(value), 200);
+}
+
+function partingOf({ a, b, divergence, equal_effects, shared_effects }: Pair): string {
+  const { unit, number, ...its } = divergence as Divergence;
   const place = number === null ? `before the first ${unit}` : `at ${unit} ${count(number)}`;
   const shared = shared_effects > 0 ? `, ${count(shared_effects)} of them in the past that they share` : "";
-  return `part ${place}, after ${count(equal_effects)} equal effects${shared}`;
+  const only = its.a === null ? b : its.b === null ? a : null;
+  const alone = only === null ? "" : `: only ${only} has an effect there`;
+  return `part ${place}, after ${count(equal_effects)} equal effects${shared}${alone}`;
 }
 
 function Measures({ here, answer }: { here: CompareAddress; answer: Compared }) {

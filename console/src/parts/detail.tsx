@@ -1,10 +1,11 @@
 /** An effect in full: what it says, what caused it, what came of it, its checksum and the bytes that were hashed. */
 
 import { useEffect, useState } from "preact/hooks";
-import type { Obj } from "../core/json.ts";
+import { format, worldAddress } from "../core/address.ts";
+import { isObject, type Json, type Obj } from "../core/json.ts";
 import type { Effect } from "../core/panel.ts";
 import { when } from "../core/text.ts";
-import { source, words } from "./app.ts";
+import { offline, source, words } from "./app.ts";
 import type { WorldModel } from "./model.ts";
 import { Tree } from "./tree.tsx";
 
@@ -57,7 +58,7 @@ export function Detail({ model, seq }: { model: WorldModel; seq: number }) {
               <>
                 <dt>caused by</dt>
                 <dd>
-                  <EffectLink model={model} seq={effect.caused_by} />
+                  {inherited(effect) ?? <EffectLink model={model} seq={effect.caused_by} />}
                 </dd>
               </>
             )}
@@ -80,6 +81,19 @@ export function Detail({ model, seq }: { model: WorldModel; seq: number }) {
       )}
     </aside>
   );
+}
+
+/** The cause of an effect that a rerun has written, where it lies in the log of an ancestor; else null. */
+function inherited({ source_metadata: told }: Effect) {
+  const cause = isObject(told as Json) ? (told as Obj)["inherited_cause"] : undefined;
+  if (!isObject(cause) || typeof cause["world_id"] !== "string" || typeof cause["global_seq"] !== "number") return null;
+  const [world, seq] = [cause["world_id"], cause["global_seq"]];
+  const words = (
+    <>
+      effect {seq} of <bdi>{world}</bdi>
+    </>
+  );
+  return offline ? words : <a href={format(worldAddress(world, { at: seq, effect: seq }))}>{words}</a>;
 }
 
 function EffectLink({ model, seq }: { model: WorldModel; seq: number }) {

@@ -168,6 +168,8 @@ class Recorder(Ruleset):
     checks = CHECKS
     payloads = PAYLOADS
     unobserved = frozenset(HANDLERS)
+    #: A recorded Move is the recorder's own, and changes nothing.
+    told_by_patches = frozenset()
     units: Mapping[str, Unit] = {STEP: Unit((STEP_BEGAN,), "step", has_zero=True)}
 
     def change(self, path: str, value: Any, state: WorldState) -> EffectDraft:

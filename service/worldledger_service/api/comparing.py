@@ -70,7 +70,9 @@ class Parting(Shape):
     number: float | None = Field(description="The number of the unit; null before the first one.")
     a: ComparedEffect | None
     b: ComparedEffect | None
-    fields: list[DifferingField]
+    fields: list[DifferingField] = Field(
+        description="Where the effects differ; of one that only one run has, what its payload says."
+    )
 
 
 class ComparedPair(Shape):

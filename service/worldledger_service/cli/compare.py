@@ -224,7 +224,7 @@ def _parted(each: Mapping[str, Any]) -> Iterator[list[Piece]]:
     for name in "ab":
         effect = each[name]
         if effect is None:
-            yield [(f"  {name}  ", "cyan"), ("nothing more there", "")]
+            yield [(f"  {name}  ", "cyan"), (f"nothing more {_place(each)}", "")]
         else:
             who = cut(plain(effect["source_id"]), 30)
             yield [(f"  {name}  ", "cyan"), (f"seq {effect['global_seq']}  {cut(effect['kind'], 24)}  by {who}", "")]

@@ -106,7 +106,7 @@ def _effects(each: Mapping[str, Any]) -> str:
     for name in "ab":
         effect = each[name]
         if effect is None:
-            told.append(f"{name} has nothing more")
+            told.append(f"{name} has nothing more there")
         else:
             told.append(f"{name} has {effect['kind']} by {effect['source_id']} (seq {effect['global_seq']})")
     return ", ".join(told)

@@ -8,10 +8,13 @@ import pytest
 from worldledger_recorder import rules
 from worldledger_recorder.rules import RULESET
 
+from tests.rules.seeing import World
 from tests.rulesets.sandbox.worlds import effects_of
 from worldledger.effects import EffectDraft
 from worldledger.errors import InvalidEffectError
 from worldledger.folding import Fold
+from worldledger.observation import ObservationPolicy
+from worldledger.views import Views
 from worldledger.world import WorldState
 
 
@@ -47,6 +50,18 @@ def test_any_other_kind_changes_nothing(kind: str) -> None:
     """Whatever another ruleset understands by it, and whatever its payload is."""
     assert after(rules.effect_of(kind, {"to": "the left", "patch": 7}, "ann")).entities == {}
     assert kind not in RULESET.checked_kinds
+
+
+@pytest.mark.parametrize("kind", ["Move", "EntityCreated", "RelationshipSet", "Anything"])
+def test_any_other_kind_is_an_event(kind: str) -> None:
+    """Nothing else tells of it, whatever another ruleset understands by it; what the three kinds mean patches tell."""
+    world = World()
+    world.views = Views(Fold("w", RULESET))
+    world.agent("ann", ObservationPolicy)
+    told = world.does(kind, {"to": "the left", "entity_id": "cup"}, "bob")
+    assert [event["kind"] for event in told["ann"].delta["events"]] == [kind]
+    told = world.does("EntitySet", {"entity_id": "cup", "values": {"full": True}}, "bob")
+    assert (len(told["ann"].delta["patches"]), told["ann"].delta["events"]) == (1, [])
 
 
 def test_a_step_is_noted() -> None:
