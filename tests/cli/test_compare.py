@@ -277,6 +277,29 @@ def test_worlds_of_different_kinds_are_refused(on: Cli) -> None:
 
 
 @pytest.mark.filled(by=bazaars)
+def test_no_line_is_wider_than_the_screen(on: Cli, monkeypatch: pytest.MonkeyPatch, database_url: str) -> None:
+    """Long names and numbers of many digits fit 80 columns; `fork` and `rerun` break their lines on a terminal."""
+    name = "a-world-with-a-name-that-takes-more-than-half-of-a-screen-by-itself"
+    names = [f"{name}-{number}" for number in range(8)]
+    for number, each in enumerate(names):
+        last = say("alice", "EntityCreated", 1e9 + number / 7, entity_id=f"{name}-{number}", entity_data={name: number})
+        record(database_url, each, [*BAZAAR, last])
+    two = on("compare", *names[:2])
+    assert names[0][:29] in two.out
+    assert names[0][-29:] in two.out
+    many = on("compare", *names, "--by", "sim_time")
+    assert "1000000000" in many.out
+    for shown in (two, many):
+        assert (shown.code, shown.err) == (0, "")
+        assert max(map(len, shown.out.splitlines())) <= 80
+    monkeypatch.setattr("worldledger_service.cli.output.screen_width", lambda: 80)
+    for command in (["fork", names[0], "--at", "4", "--as", f"{name}-fork"], ["rerun", f"{name}-fork"]):
+        shown = on(*command)
+        assert (shown.code, shown.err) == (0, "")
+        assert max(map(len, shown.out.splitlines())) <= 80
+
+
+@pytest.mark.filled(by=bazaars)
 def test_what_was_tampered_with_is_not_compared(on: Cli, database_url: str) -> None:
     """A changed or missing effect is named, and the exit code is 1."""
     tamper(

@@ -343,8 +343,16 @@ async def test_what_cannot_be_run_on(store: Store, world_id: str) -> None:
     report = await store.rerun(fork.world_id, until=Moment(seq=7))
     assert (report.issued, report.head_seq) == (0, 2)
     for seq in (7, 9, 99):
-        with pytest.raises(RerunConflictError, match=f"seq {seq} is none that is run again: those are 8 to 8"):
+        with pytest.raises(RerunConflictError, match=f"seq {seq} of .* skipped: what is run again is seq 8 to 8"):
             await store.rerun(fork.world_id, asked=Asked(skip={seq}))
+    with pytest.raises(RerunConflictError, match="nothing is run again, for seq 7 is where the fork begins"):
+        await store.rerun(fork.world_id, until=Moment(seq=7), asked=Asked(skip={8}))
+    await store.snapshot(world_id)
+    with pytest.raises(
+        RerunConflictError, match=r"seq 9 of .* a rerun never issues a StateDigest: the service"
+    ):
+        await store.rerun(fork.world_id, asked=Asked(replace={9: _set(9)}))
+    assert (await store.world(fork.world_id)).head_seq == 2
     await (await store.log(fork.world_id)).append(_set(9))
     with pytest.raises(RerunConflictError, match=r"has gone on by itself to sim_time 9\.0"):
         await store.rerun(fork.world_id)

@@ -10,19 +10,22 @@ import typer
 
 from worldledger.errors import NotComparableError
 from worldledger.moments import AUTO
+from worldledger_service.cli import output as terminal
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.files import require_none, written_whole
 from worldledger_service.cli.naming import find_world, no_experiment
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
 from worldledger_service.cli.output import (
+    COLUMNS,
     Piece,
     counted,
     cut,
+    cut_inside,
     effects,
     plain,
     progress_bar,
     put_bytes,
-    put_lines,
+    put_fitted,
     say,
     shown,
     table,
@@ -31,8 +34,6 @@ from worldledger_service.cli.output import (
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
 
-#: The width that a comparison is laid out for.
-_WIDTH: Final = 80
 #: Most characters of a value beside another one.
 _MOST: Final = 26
 #: Most differences, names and measures that are shown; ``--json`` has more.
@@ -135,7 +136,7 @@ def compare(
     if as_json:
         put_bytes(json.dumps(found, ensure_ascii=False).encode() + b"\n")
     elif output is None:
-        put_lines(_page(found))
+        put_fitted(_page(found), COLUMNS)
 
 
 async def _records(store: Store, names: Sequence[str], experiment: str | None) -> list[WorldRecord]:
@@ -170,7 +171,7 @@ def _page(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
     for name, world in zip(names, worlds, strict=True):
         yield [
             (f"{name}  ", "cyan"),
-            (cut(world["world_id"], _WIDTH - 20), "bold"),
+            (cut_inside(world["world_id"], COLUMNS - 20), "bold"),
             (f"  {world['head_seq']} effects", ""),
         ]
     if len(worlds) == 2:
@@ -183,7 +184,7 @@ def _page(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
 def _two(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
     (pair,) = found["pairs"]
     if pair["settings"]:
-        yield from _titled("settings", differing_fields(pair["settings"]))
+        yield from _titled("settings", differing_fields(pair["settings"], otherwise=COLUMNS))
     beginnings = [each for each in pair["beginnings"] if each["fields"] or None in {each["a"], each["b"]}]
     if beginnings:
         yield []
@@ -211,13 +212,13 @@ def _two(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
     outcomes = [world["outcome"] or {} for world in found["worlds"]]
     rows = [[plain(name), *(shown(each.get(name), _MOST) for each in outcomes)] for name in outcomes[0]]
     if rows:
-        yield from _titled("outcome", table([["", "a", "b"], *rows], style="cyan"))
+        yield from _titled("outcome", table([["", "a", "b"], *rows], style="cyan", otherwise=COLUMNS))
 
 
 def _place(divergence: Mapping[str, Any]) -> str:
     if divergence["number"] is None:
         return f"before the first {divergence['unit']}"
-    return f"at {divergence['unit']} {divergence['number']:g}"
+    return f"at {divergence['unit']} {_label(divergence['number'])}"
 
 
 def _parted(each: Mapping[str, Any]) -> Iterator[list[Piece]]:
@@ -228,15 +229,23 @@ def _parted(each: Mapping[str, Any]) -> Iterator[list[Piece]]:
         else:
             who = cut(plain(effect["source_id"]), 30)
             yield [(f"  {name}  ", "cyan"), (f"seq {effect['global_seq']}  {cut(effect['kind'], 24)}  by {who}", "")]
-    yield from differing_fields(each["fields"], indent=5)
+    yield from differing_fields(each["fields"], indent=5, otherwise=COLUMNS)
 
 
-def differing_fields(fields: Sequence[Mapping[str, Any]], indent: int = 2, most: int = _SHOWN) -> Iterator[list[Piece]]:
-    """Return fields that differ (`worldledger.comparing.Difference`), a line each: the path, and both values."""
+def differing_fields(
+    fields: Sequence[Mapping[str, Any]], indent: int = 2, most: int = _SHOWN, otherwise: int | None = None
+) -> Iterator[list[Piece]]:
+    """Return fields that differ (`worldledger.comparing.Difference`), a line each: the path, and both values.
+
+    Paths fit the terminal, or ``otherwise`` so many columns (None: any).
+    """
+    screen = terminal.screen_width() or otherwise
+    least = 2 * 10 + 5 + indent  # beside the path
     for field in fields[:most]:
         path = plain(field["path"])
+        path = path if screen is None else cut_inside(path, max(screen - least, 10))
         before, after = (_value(field, name) for name in "ab")
-        room = max(_WIDTH - indent - len(path) - 5, 2 * 10)
+        room = max((screen or COLUMNS) - indent - len(path) - 5, 2 * 10)
         yield [
             (" " * indent + path + "  ", ""),
             (cut(before, room // 2), "red"),
@@ -248,7 +257,7 @@ def differing_fields(fields: Sequence[Mapping[str, Any]], indent: int = 2, most:
 
 def _value(field: Mapping[str, Any], name: str) -> str:
     if name in field:
-        return shown(field[name], _WIDTH)
+        return shown(field[name], COLUMNS)
     return "-" if f"{name}_missing" in field else f"{field[f'{name}_bytes']} bytes"
 
 
@@ -265,7 +274,7 @@ def _looked(what: str, found: Mapping[str, Any]) -> Iterator[list[Piece]]:
     if first is not None and (there is None or there["differences"] != first["differences"]):
         yield from _differing(f"{what} {_place(first)}, where they first differ", first)
     if stopped is not None:
-        until = "" if stopped["number"] is None else f" up to {stopped['unit']} {stopped['number']:g}"
+        until = "" if stopped["number"] is None else f" up to {stopped['unit']} {_label(stopped['number'])}"
         yield from _titled(f"{what} first", iter([[(f"  alike{until}: no more was looked at", "yellow")]]))
     yield from _differing(f"{what} in the end", found["head"])
 
@@ -276,7 +285,7 @@ def _differing(title: str, found: Mapping[str, Any]) -> Iterator[list[Piece]]:
         yield from _titled(where, iter([[("  equal", "green")]]))
         return
     differences = found["differences"]
-    yield from _titled(where, differing_fields(differences))
+    yield from _titled(where, differing_fields(differences, otherwise=COLUMNS))
     if found["more"]:
         yield from _more(found["more"])
 
@@ -285,7 +294,7 @@ def _after(after: Mapping[str, Any] | None) -> Iterator[list[Piece]]:
     if after is None:
         return
     rows = [[plain(kind), str(one), str(other)] for kind, (one, other) in after["effects"].items()]
-    yield from _titled("effects from there on", table([["", "a", "b"], *rows], style="cyan"))
+    yield from _titled("effects from there on", table([["", "a", "b"], *rows], style="cyan", otherwise=COLUMNS))
     for what in ("entities", "agents"):
         for name in "ab":
             if after[what][name]:
@@ -307,8 +316,13 @@ def _measured(found: Mapping[str, Any], divergence: Mapping[str, Any] | None) ->
             _number(next((value for value in reversed(values) if value is not None), None)) for values in each["values"]
         ]
         rows.append([cut(plain(each["measure"]), 30), *there, *last])
-    yield from _titled(f"measures by {found['series_unit']}", table(rows, style="cyan"))
+    yield from _titled(f"measures by {found['series_unit']}", table(rows, style="cyan", otherwise=COLUMNS))
     yield from _more(len(found["series"]) - _MEASURES)
+
+
+def _label(number: float) -> str:
+    """Return the number of a unit, or a time."""
+    return str(int(number)) if number == int(number) else f"{number:.10g}"
 
 
 def _number(value: float | None) -> str:
@@ -323,16 +337,21 @@ def _many(found: Mapping[str, Any], names: str) -> Iterator[list[Piece]]:
         if divergence is None:
             cell = "=" if pair["equal"] else "~"
         else:
-            cell = "<" if divergence["number"] is None else f"{divergence['number']:g}"
+            cell = "<" if divergence["number"] is None else _label(divergence["number"])
         cells[pair["a"], pair["b"]] = cells[pair["b"], pair["a"]] = cell
     ids = [world["world_id"] for world in found["worlds"]]
     size = max(map(len, cells.values()))
     yield []
     yield [(f"first divergence, by {found['by']} (= equal, ~ equal but for the beginning, < before the first)", "bold")]
-    yield [("   " + " ".join(name.rjust(size) for name in names), "cyan")]
-    for name, one in zip(names, ids, strict=True):
-        row = " ".join(("." if one == other else cells[one, other]).rjust(size) for other in ids)
-        yield [(f"{name}  ", "cyan"), (row, "")]
+    beside = max((COLUMNS - 2) // (size + 1), 1)  # of a wide matrix, as many columns as fit stand beside one another
+    for start in range(0, len(ids), beside):
+        columns = slice(start, start + beside)
+        if start:
+            yield []
+        yield [("   " + " ".join(name.rjust(size) for name in names[columns]), "cyan")]
+        for name, one in zip(names, ids, strict=True):
+            row = " ".join(("." if one == other else cells[one, other]).rjust(size) for other in ids[columns])
+            yield [(f"{name}  ", "cyan"), (row, "")]
 
 
 def _groups(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
@@ -354,7 +373,7 @@ def _groups(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
                 *texts,
             ]
         )
-    yield from _titled("the last values of most runs, by group", table(rows, style="cyan"))
+    yield from _titled("the last values of most runs, by group", table(rows, style="cyan", otherwise=COLUMNS))
     yield from _more(len(groups["series"]) - 2 * _MEASURES)
 
 

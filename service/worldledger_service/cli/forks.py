@@ -15,7 +15,7 @@ from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.moments import HEAD, At, one_moment, read_moment
 from worldledger_service.cli.naming import exact_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
-from worldledger_service.cli.output import counted, effects, plain, progress_bar, put, put_bytes, say
+from worldledger_service.cli.output import counted, effects, plain, progress_bar, put_bytes, put_text, say
 
 if TYPE_CHECKING:
     from worldledger.effects import EffectDraft
@@ -102,7 +102,9 @@ def fork(
         return
     done = "forked" if is_new else "already there:"
     more = f", {counted(len(given), 'change')}" if given else ""
-    put(f"{done} {made.world_id}, from seq {origin.head_seq} of {origin.world_id}{more}, head {made.head.position}")
+    put_text(
+        f"{done} {made.world_id}, from seq {origin.head_seq} of {origin.world_id}{more}, head {made.head.position}"
+    )
 
 
 def _changes(given: Sequence[str]) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def rerun(
         put_bytes(orjson.dumps(report, default=lambda refusal: refusal._asdict()) + b"\n")
     else:
         for line in _told(report):
-            put(line)
+            put_text(line)
 
 
 #: Refusals that are shown to people; of more, which follow from the first as a rule, only that is.

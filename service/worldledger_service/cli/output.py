@@ -221,10 +221,19 @@ def put_lines(lines: Iterable[Sequence[Piece]]) -> None:
     _write(waiting)
 
 
-def put_fitted(lines: Iterable[list[Piece]]) -> None:
-    """Write lines that fit the terminal: those of text are broken between words, rows and branches are cut."""
-    most = screen_width()
+def put_fitted(lines: Iterable[list[Piece]], otherwise: int | None = None) -> None:
+    """Write lines that fit the terminal: those of text are broken between words, rows and branches are cut.
+
+    Where stdout is none, they fit ``otherwise`` so many columns (None: any).
+    """
+    most = screen_width() or otherwise
     put_lines(lines if most is None else (fit for line in lines for fit in fitting(line, most)))
+
+
+def put_text(line: str) -> None:
+    """Write a line of text; on a terminal it is broken between words."""
+    most = screen_width()
+    put_lines([[(line, "")]] if most is None else broken([(line, "")], most))
 
 
 def fitting(line: list[Piece], most: int) -> Iterator[list[Piece]]:
@@ -234,17 +243,19 @@ def fitting(line: list[Piece], most: int) -> Iterator[list[Piece]]:
     elif line[0][1] == "dim" or line[0][0].startswith(" "):
         yield cut_line(line, most)
     else:
-        yield from _broken(line, most)
+        yield from broken(line, most)
 
 
-def _broken(line: list[Piece], most: int) -> Iterator[list[Piece]]:
+def broken(line: list[Piece], most: int) -> Iterator[list[Piece]]:
+    """Return a line as lines of so many columns, broken between words; a longer word stays whole."""
     begun: list[Piece] = []
     used = 0
+    indent = " " * (len(line[0][0]) - len(line[0][0].lstrip()) + 2)
     for text, style in line:
         for word in _WORD.findall(plain(text)):
             if begun and used + width(word.rstrip()) > most:
                 yield begun
-                begun, used = [("  ", "")], 2
+                begun, used = [(indent, "")], len(indent)
             begun.append((word, style))
             used += width(word)
     yield begun
@@ -300,7 +311,7 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
 
 
-def _named(name: str, most: int) -> str:
+def cut_inside(name: str, most: int) -> str:
     """Return a name, cut in the middle, so that both of its ends are seen."""
     behind = max(most - 1, 0) // 2
     return name if len(name) <= most or behind == 0 else f"{name[: most - 1 - behind]}…{name[-behind:]}"
@@ -330,14 +341,16 @@ def fields(values: Mapping[str, Any], *, but: frozenset[str] = frozenset()) -> l
     return [f"{plain(name)} {shown(value)}" for name, value in sorted(values.items()) if name not in but]
 
 
-def table(rows: Sequence[Sequence[str | Sequence[str]]], *, style: str = "", indent: int = 2) -> Iterator[list[Piece]]:
+def table(
+    rows: Sequence[Sequence[str | Sequence[str]]], *, style: str = "", indent: int = 2, otherwise: int | None = None
+) -> Iterator[list[Piece]]:
     """Lay out rows in aligned columns; the last cell of a row is a list of pieces, which may take several lines.
 
-    The first column is shown in ``style``. On a terminal, long texts of columns are cut.
+    The first column is shown in ``style``. On a terminal, and elsewhere in ``otherwise`` columns, long texts are cut.
     """
     count = len(rows[0]) - 1 if rows else 0
     widths = [max(width(str(row[column])) for row in rows) for column in range(count)]
-    screen = screen_width()
+    screen = screen_width() or otherwise
     if screen is not None and rows:
         widest = max(width(piece) for row in rows for piece in _pieces(row[-1]))
         widths = fitted([*widths, widest], screen - indent, 2)[:-1]
@@ -347,7 +360,7 @@ def table(rows: Sequence[Sequence[str | Sequence[str]]], *, style: str = "", ind
             text = _within(str(row[column]), size)
             line.append((text + " " * (size - width(text) + 2), "" if column else style))
         used = indent + sum(widths) + 2 * len(widths)
-        for number, text in enumerate(_filled(row[-1], used)):
+        for number, text in enumerate(_filled(row[-1], used, screen)):
             yield [*line, (text, "")] if number == 0 else [(" " * used + text, "")]
 
 
@@ -360,16 +373,15 @@ def _within(text: str, most: int) -> str:
     return text if width(text) <= most else "".join(piece for piece, _ in cut_line([(text, "")], most))
 
 
-def _filled(pieces: str | Sequence[str], used: int) -> Iterator[str]:
+def _filled(pieces: str | Sequence[str], used: int, screen: int | None) -> Iterator[str]:
     """Join pieces to lines that fit beside the ``used`` columns, without breaking a piece."""
     pieces = _pieces(pieces)
-    screen = screen_width()
     room = None if screen is None else max(screen - used, 20)
     line = ""
     for number, piece in enumerate(pieces):
         text = piece if number == len(pieces) - 1 else f"{piece}, "
         if room is not None:
-            text = _within(piece, room - 1) + text[len(piece) :]
+            text = _within(piece, room - len(text[len(piece) :].rstrip())) + text[len(piece) :]
             if line and width(line) + width(text.rstrip()) > room:
                 yield line
                 line = ""
@@ -395,7 +407,7 @@ def put_rows(header: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> Non
     screen = screen_width()
     if screen is not None:
         widths = fitted([max(map(width, column)) for column in zip(*rows, strict=True)], screen, _GAP)
-        rows = [[_named(row[0], widths[0]), *map(cut, row[1:], widths[1:])] for row in rows]
+        rows = [[cut_inside(row[0], widths[0]), *map(cut, row[1:], widths[1:])] for row in rows]
     for row in rows:
         _put_row(row, widths)
 

@@ -16,7 +16,9 @@ from worldledger_service.cli.options import DatabaseUrl, Home, World
 from worldledger_service.cli.output import (
     COLUMNS,
     Piece,
+    broken,
     counted,
+    cut_inside,
     cut_line,
     guide,
     plain,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from worldledger_service.store import Store
     from worldledger_service.store.why import Found, Why
 
+#: Most characters of another world's name in the tree.
+_NAMED: Final = 32
 _STYLES: Final[dict[LinkKind, str]] = {"told": "green", "request": "cyan", "context": "yellow", "same entity": "dim"}
 
 
@@ -108,11 +112,14 @@ def show_why(
 
 def _page(found: Why) -> Iterator[list[Piece]]:
     what = "back to what it came of" if found.asked.direction == "back" else "forward to what came of it"
-    yield [(found.root.world_id, "bold"), (f" seq {found.root.global_seq}, {what}", "")]
     most = screen_width() or COLUMNS
+    yield from broken(
+        [(cut_inside(found.root.world_id, most), "bold"), (f" seq {found.root.global_seq}, {what}", "")], most
+    )
     for line in _Tree(found).lines():
         yield cut_line(line, most)
-    yield from ([(note, "dim")] for note in _remarks(found))
+    for note in _remarks(found):
+        yield from broken([(note, "dim")], most)
 
 
 class _Tree:
@@ -160,7 +167,7 @@ class _Tree:
 
     def _name(self, place: Place) -> str:
         is_own = place.world_id == self._root.world_id
-        return str(place.global_seq) if is_own else f"{place.world_id}@{place.global_seq}"
+        return str(place.global_seq) if is_own else f"{cut_inside(place.world_id, _NAMED)}@{place.global_seq}"
 
     def _effect(self, each: Found) -> list[Piece]:
         line: list[Piece] = [

@@ -31,7 +31,7 @@ from worldledger.errors import (
 )
 from worldledger.folding import Fold
 from worldledger.lineage import with_own_noise
-from worldledger.rerunning import RERUN_OF, Again, again, fate_of, judge_intent_again
+from worldledger.rerunning import RERUN_OF, Again, Fate, again, fate_of, judge_intent_again
 from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger.views import Views
 from worldledger_service.database.engine import transaction
@@ -55,6 +55,12 @@ _BATCH: Final = 200
 _NAMED: Final = 100
 #: Members of an effect that states are made from.
 _FOLDED: Final = ("kind", "payload", "source_id", "sim_time", "priority", "schema_version")
+
+#: What becomes of an effect that is not issued again.
+_NOT_ISSUED: Final[Mapping[Fate, str]] = {
+    "anew": "the service makes it anew, where one is due in the fork",
+    "left out": "it is left out in any case",
+}
 
 #: A user's own policy: called with an agent's name, its view in the fork and the recorded draft's kind and payload.
 #: It returns the kind and the payload to submit instead (``{"kind": …, "payload": …}``), or None for nothing.
@@ -331,9 +337,11 @@ class Rerun:
         """Check that what is asked for otherwise is still to come, and that the fork has not gone on by itself."""
         report = self.report
         for seq in sorted({*self._asked.skip, *self._asked.replace}):
-            if not report.after_seq < seq <= report.until_seq:
-                what = f"seq {seq} is none that is run again: those are {report.after_seq + 1} to {report.until_seq}"
-                raise RerunConflictError(f"{what} of {report.parent!r}", world_id=report.world_id, global_seq=seq)
+            why = await self._never_issued(seq)
+            if why is not None:
+                change = "skipped" if seq in self._asked.skip else "replaced"
+                what = f"seq {seq} of {report.parent!r} cannot be {change}: {why}"
+                raise RerunConflictError(what, world_id=report.world_id, global_seq=seq)
             if seq in self._asked.skip and seq in self._places:
                 raise self._issued_already(seq, "skip")
         came_to = orjson.loads((await self._reader.effect(report.parent, start)).text)["sim_time"]
@@ -343,6 +351,19 @@ class Rerun:
             )
             what += f"on from {came_to}; make another fork"
             raise RerunConflictError(what, world_id=report.world_id)
+
+    async def _never_issued(self, seq: int) -> str | None:
+        """Return why this rerun does not issue an effect of the parent; None if it does."""
+        first, last = self.report.after_seq + 1, self.report.until_seq
+        if last < first:
+            return f"nothing is run again, for seq {last} is where the fork begins"
+        if not first <= seq <= last:
+            return f"what is run again is seq {first} to {last}"
+        kind = (await self._reader.effect(self.report.parent, seq)).kind
+        fate = fate_of(kind)
+        if fate == "again":
+            return None
+        return f"a rerun never issues a {kind}: " + _NOT_ISSUED[fate]
 
     async def _take(self, effect: Effect, theirs: Fold, own: Fold, group: Group) -> Group:
         """Issue one effect again, and look whether the states are alike after it."""
