@@ -597,7 +597,7 @@ class UnknownAgentError(SimulationError):
     """No agent of that name is registered in the world, or none was at a moment; details: ``agent_id``, ``world_id``.
 
     For a moment, ``global_seq`` is its seq, and ``registered_seq`` is set if the agent was registered later. ``near``
-    has similar names of agents.
+    has similar names of agents, or some agents of the world if the name is that of an entity.
     """
 
     code = "unknown_agent"
@@ -610,9 +610,13 @@ class UnknownAgentError(SimulationError):
         at_seq: int | None = None,
         registered_seq: int = 0,
         near: Sequence[str] = (),
+        is_entity: bool = False,
     ) -> None:
         where = f"world {world_id}" if world_id else "the world"
-        text = f"{where} has no agent {agent_id!r}{meant(near)}"
+        text = f"{where} has no agent {agent_id!r}{'' if is_entity else meant(near)}"
+        if is_entity:
+            registered = f"such as {', '.join(map(repr, near))}" if near else "of which it has none"
+            text += f": that is an entity, and only registered agents see anything, {registered}"
         more: dict[str, Any] = {"near": [*near]} if near else {}
         if at_seq is not None and registered_seq:
             text = f"at seq {at_seq} {where} had no agent {agent_id!r}: it was registered with seq {registered_seq}"

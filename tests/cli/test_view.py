@@ -104,11 +104,17 @@ def test_a_view_of_a_sandbox(on: Cli, database_url: str) -> None:
     record(database_url, "bazaar", BAZAAR)
     asked = on("view", "bazaar", "alice")
     assert (asked.code, asked.out) == (2, "")
-    assert "alice" in asked.err
+    assert (
+        "no agent 'alice': that is an entity, and only registered agents see anything, of which it has none"
+        in asked.err
+    )
     play(database_url, "bazaar", [registration_draft("alice", policy)], system=True)
     found = json.loads(on("view", "bazaar", "alice", "--truth", "--json").out)
     assert (sorted(found["truth"]), list(found["view"]["visible_entities"])) == (["alice", "bob"], ["alice"])
     assert found["turn"] is None
+    assert (
+        "that is an entity, and only registered agents see anything, such as 'alice'" in on("view", "bazaar", "bob").err
+    )
     shown = on("view", "bazaar", "alice", "--truth").out
     assert "bob.coins" in shown
     assert "unaware" in shown

@@ -377,13 +377,22 @@ def test_a_part_of_a_run_is_a_recording_of_its_own(home: Path, service: str, sha
 
 @pytest.mark.parametrize("on_error", ["raise", pytest.param("warn", marks=pytest.mark.thorough)])
 async def test_a_world_of_another_kind_is_not_recorded(
-    on_error: Literal["raise", "warn"], home: Path, service: str, client: Any, caplog: pytest.LogCaptureFixture
+    on_error: Literal["raise", "warn"],
+    home: Path,
+    service: str,
+    client: Any,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It is told at the beginning, with what to do; the program goes on if it can."""
+    """It is told at the beginning, with what to do; the program goes on if it can, and at its end it is told again."""
 
     def program() -> None:
-        with record(client.world_id, url=service, on_error=on_error, quiet=True) as run:
-            run.effect("Ate")
+        run = record(client.world_id, url=service, on_error=on_error)
+        try:
+            with run:
+                run.effect("Ate")
+        finally:
+            run.close()
 
     if on_error == "raise":
         with pytest.raises(RecordingError, match="of the ruleset sandbox, not recorder: record under another name"):
@@ -391,6 +400,10 @@ async def test_a_world_of_another_kind_is_not_recorded(
     else:
         await asyncio.to_thread(program)
     assert any("record under another name" in each.getMessage() for each in caplog.records) is (on_error == "warn")
+    said = capsys.readouterr().err
+    assert f"worldledger: nothing of this was recorded in {client.world_id}\n" in said
+    assert "what was recorded is kept in" in said
+    assert "look at it" not in said
 
 
 def test_a_recording_shows_itself(home: Path) -> None:

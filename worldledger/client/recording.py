@@ -705,6 +705,9 @@ class Recording:
 
     def _summary(self, delivery: Delivery) -> str:
         """Return what is said at the end."""
+        if delivery.is_refused:
+            what = "not all of this" if delivery.lines else "nothing of this"
+            return f"worldledger: {what} was recorded in {self.name}\n  {delivery.failed}\n"
         home, usual = self._settings["home"], os.environ.get("WORLDLEDGER_HOME") or "~/.worldledger"
         is_usual = home == str(Path(usual).expanduser().absolute()) or "WORLDLEDGER_DATABASE_URL" in os.environ
         beside = "" if is_usual else f" --home {shlex.quote(home)}"

@@ -33,14 +33,21 @@ async def seen_at(store: Store, found: StateAt, agent: str, head_seq: int) -> Vi
 
 
 async def not_registered(store: Store, world_id: str, agent: str, seq: int, head_seq: int) -> UnknownAgentError:
-    """Make the error for an agent that was not registered at a seq; it says when it was, or which name is similar."""
-    latest = (await store.states.state_at(world_id, head_seq)).state.metadata["agents"]
+    """Make the error for an agent that was not registered at a seq.
+
+    It says when it was, or which name is similar, or that the name is an entity's.
+    """
+    state = (await store.states.state_at(world_id, head_seq)).state
+    latest = state.metadata["agents"]
+    is_entity = agent not in latest and agent in state.entities
+    similar = near(agent, latest)
     return UnknownAgentError(
         agent,
         world_id,
         at_seq=seq,
         registered_seq=latest.get(agent, {}).get("registered_seq", 0),
-        near=[] if agent in latest else near(agent, latest),
+        near=[] if agent in latest else similar or (sorted(latest)[:3] if is_entity else []),
+        is_entity=is_entity,
     )
 
 
