@@ -110,7 +110,7 @@ clean: ## remove .venv, caches and build results; worlds are kept
 
 .venv/.test: .venv/.made $(INPUTS)
 	@echo 'Installing worldledger and what its tests need …'
-	@{ $(PIP) -e '.[server,test,analytics,dataframes,llm]' $(SHOWN)
+	@{ $(PIP) -e '.[server,test,analytics,dataframes,llm,anthropic]' $(SHOWN)
 	@touch $@ .venv/.run
 
 .venv/.bench: .venv/.made $(INPUTS)

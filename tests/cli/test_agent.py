@@ -40,11 +40,16 @@ def test_what_is_missing_is_told(cli: Cli, tmp_path: Path, arguments: list[str],
     assert said in result.err
 
 
-def test_without_a_key_openai_is_not_asked(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service of one's own needs none; OpenAI's does, and that is said before anything is done."""
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_without_a_key_a_provider_is_not_asked(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    """A service of one's own needs none; the provider's does, and that is said before anything is done."""
+    pytest.importorskip(provider)
+    key = f"{provider.upper()}_API_KEY"
+    monkeypatch.delenv(key, raising=False)
     file = tmp_path / "p.yaml"
     file.write_text(_ONE)
-    result = cli("agent", "run", "parlour", "ann", "--model", "openai:tiny", "--persona", str(file))
+    result = cli("agent", "run", "parlour", "ann", "--model", f"{provider}:tiny", "--persona", str(file))
     assert result.code == 2
-    assert "OPENAI_API_KEY" in result.err
+    assert key in result.err

@@ -102,6 +102,7 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("", "Move"): _INTENT,
     ("", "Interact"): _INTENT,
     ("worldledger/llm/model.py", "messages"): _PLAIN,
+    ("worldledger/llm/anthropic.py", "messages"): _PLAIN,
     ("worldledger/llm/openai.py", "messages"): _PLAIN,
     ("worldledger/effects.py", "MessageEmitted"): _OBSERVED,
     ("worldledger/effects.py", "SpeakResponse"): _OBSERVED,

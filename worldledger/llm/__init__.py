@@ -2,7 +2,8 @@
 
 - `Thinker`: one agent, which observes, is interrupted and acts; `run_agent` runs it under a lease
 - `Model`, `Request`, `Text`, `ToolCall`, `Usage`, `End`, `ModelError`: what a model of one's own is
-- `worldledger.llm.openai.OpenAIModel`: models of services that speak OpenAI's protocol
+- `worldledger.llm.openai.OpenAIModel`, `worldledger.llm.anthropic.AnthropicModel`: models of services that speak these
+  protocols
 - `Recall`, `recall_from`, `ancestors`: answers that stand in a log already
 - `Persona`, `Prices`, `Budget`, `read_personas`: who a model plays
 """

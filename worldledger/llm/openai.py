@@ -5,21 +5,18 @@ It needs the extra ``llm``. Why this library and no other: docs/explanation.md, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import httpx2
 import openai
 
 from worldledger.llm.model import Chunk, End, ModelError, Request, Text, ToolCall, Usage
+from worldledger.llm.services import Errors, mapped, text_of
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionChunk
 
-#: Statuses by which a service says that another try may go better.
-_PASSING: Final = frozenset({408, 409, 429, 500, 502, 503, 504})
+_ERRORS: Final = Errors(openai.APIStatusError, openai.APITimeoutError, openai.APIConnectionError, openai.OpenAIError)
 
 
 class OpenAIModel:
@@ -67,12 +64,12 @@ class OpenAIModel:
         }
         known, others = _parted(request.parameters)
         ended = refused = False
-        with _mapped(self.name, "unreachable", "the service cannot be reached"):
+        with mapped(_ERRORS, self.name, "unreachable", "the service cannot be reached"):
             answer = cast(
                 "openai.AsyncStream[ChatCompletionChunk]",
                 await self._client.chat.completions.create(**asked, **known, extra_body=others or None),
             )
-        with _mapped(self.name, "cut", "the answer was cut off"):
+        with mapped(_ERRORS, self.name, "cut", "the answer was cut off"):
             try:
                 async for chunk in answer:
                     for piece in _pieces(chunk):
@@ -119,40 +116,15 @@ def _pieces(chunk: ChatCompletionChunk) -> Iterator[Chunk]:
         delta = choice.delta
         if delta is not None:
             if delta.content:
-                yield Text(_text(delta.content))
+                yield Text(text_of(delta.content))
             if getattr(delta, "refusal", None):
-                yield _Refusal(_text(delta.refusal))
+                yield _Refusal(text_of(delta.refusal))
             for call in delta.tool_calls or ():
                 function = call.function
                 if function is not None:
-                    yield ToolCall(_text(function.name or ""), _text(function.arguments or ""), int(call.index))
+                    yield ToolCall(text_of(function.name or ""), text_of(function.arguments or ""), int(call.index))
         if choice.finish_reason:
-            yield End(_text(choice.finish_reason))
+            yield End(text_of(choice.finish_reason))
     usage = chunk.usage
     if usage is not None:
         yield Usage(int(usage.prompt_tokens), int(usage.completion_tokens))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"a text was expected, not {type(value).__name__}")
-    return value
-
-
-@contextmanager
-def _mapped(name: str, code: str, what: str) -> Iterator[None]:
-    """Turn what the library raises into a ModelError, a lost connection into one of this code."""
-    try:
-        yield
-    except openai.APIStatusError as error:
-        status = error.status_code
-        said = f"{name}: the service answered {status}: {error.message}"
-        raise ModelError(f"http_{status}", said, may_pass=status in _PASSING) from error
-    except (openai.APITimeoutError, httpx2.TimeoutException) as error:
-        raise ModelError("timeout", f"{name}: the service was silent for too long", may_pass=True) from error
-    except (openai.APIConnectionError, httpx2.HTTPError) as error:
-        raise ModelError(code, f"{name}: {what}: {error.__cause__ or error}", may_pass=True) from error
-    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
-        raise ModelError("malformed", f"{name}: the answer cannot be understood: {error}") from error
-    except openai.OpenAIError as error:
-        raise ModelError("provider", f"{name}: {error}") from error

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from worldledger.llm import Budget, Generation, Model, Persona, Personas
 
 _EXTRA: Final = "llm"
-_PACKAGES: Final = {"openai": "openai", "jsonschema_rs": "jsonschema-rs", "limits": "limits"}
+_PACKAGES: Final = {"jsonschema_rs": "jsonschema-rs", "limits": "limits"}
 #: Seconds for which a call is tried again while the service is away or asked too often; and the first one, so that a
 #: service that is not there is told soon.
 _PATIENCE_SECONDS: Final = 60.0
@@ -33,7 +33,8 @@ def run(
         typer.Argument(metavar="[AGENT]...", help="The agents; all of the file if none is named.", show_default=False),
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", metavar="openai:NAME", help="The model, as its service calls it.")
+        str,
+        typer.Option("--model", metavar="PROVIDER:NAME", help="openai or anthropic, and the model as that calls it."),
     ] = "",
     persona: Annotated[
         Path | None,
@@ -44,8 +45,8 @@ def run(
         typer.Option(
             "--base-url",
             metavar="URL",
-            help="The model's service, if it speaks OpenAI's protocol: llama.cpp, vLLM, Ollama, …",
-            show_default="OpenAI's, or OPENAI_BASE_URL",
+            help="Another service with the provider's protocol; OpenAI's: llama.cpp, vLLM, Ollama, …",
+            show_default="the provider's",
         ),
     ] = None,
     recall: Annotated[
@@ -66,21 +67,22 @@ def run(
     Each observes, is interrupted when others act first, and acts by intents; the log has what every answer was made
     from and what it cost. An agent is run by one program at a time. After a kill, the same command goes on where it
     was. In a fork, the model is asked only where an agent sees something else than it did in the parent. The key of the
-    model's service is read from OPENAI_API_KEY.
+    model's service is read from OPENAI_API_KEY or ANTHROPIC_API_KEY.
 
     Examples:
         worldledger agent run parlour ann --model openai:gpt-5-mini --persona ann.yaml
         worldledger agent run parlour --model openai:smollm2 --persona parlour.yaml --base-url http://127.0.0.1:8133/v1
     """
-    provider, colon, name = model.partition(":")
-    if provider != "openai" or not colon or not name:
-        raise typer.BadParameter(f"{model!r} is not openai:NAME, such as openai:gpt-5-mini", param_hint="'--model'")
-    if persona is None:
-        raise typer.BadParameter("name a file that says whom the model plays", param_hint="'--persona'")
     with ExtraMissingError.where_missing(_PACKAGES, _EXTRA):
         from worldledger.client import Client  # noqa: PLC0415 - slow to load
         from worldledger.llm import ModelError, read_personas  # noqa: PLC0415 - only where the extra is installed
-        from worldledger.llm.openai import OpenAIModel  # noqa: PLC0415
+        from worldledger.llm.providers import provided, split  # noqa: PLC0415
+    named = split(model)
+    if named is None:
+        what = f"{model!r} is not openai:NAME or anthropic:NAME, such as openai:gpt-5-mini"
+        raise typer.BadParameter(what, param_hint="'--model'")
+    if persona is None:
+        raise typer.BadParameter("name a file that says whom the model plays", param_hint="'--persona'")
     found = read_personas(persona)
     played = _played(found, agents or [], persona)
     try:
@@ -88,7 +90,7 @@ def run(
     except ValueError as error:
         raise SimulationError(str(error)) from None
     try:
-        answering = OpenAIModel(name, base_url=base_url)
+        answering = provided(*named, base_url=base_url)
     except ModelError as error:
         raise SimulationError(error.message) from None
     run_blocking(_found(Client(url, world, patience=_FIRST_SECONDS)))

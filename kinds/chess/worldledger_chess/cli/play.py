@@ -120,8 +120,8 @@ def play(
         typer.Option(
             "--base-url",
             metavar="URL",
-            help="The service of language models, if it speaks OpenAI's protocol.",
-            show_default="OpenAI's, or OPENAI_BASE_URL",
+            help="The service of language models.",
+            show_default="the provider's",
         ),
     ] = None,
     persona: Annotated[
@@ -154,7 +154,8 @@ def play(
     move three times, has lost; --tries and --fallback say otherwise.
 
     A language model is asked for each move, and told what was wrong with an illegal one before it tries again. Its
-    answers are generations in the game's log, with their tokens; the key of its service is read from OPENAI_API_KEY.
+    answers are generations in the game's log, with their tokens. Its service is OpenAI's, or one with the same protocol
+    at --base-url, or for llm:anthropic:NAME Anthropic's; the key is read from OPENAI_API_KEY or ANTHROPIC_API_KEY.
 
     With --from the games begin where another game, recorded or played here, stood at that moment (`GAME@ply:30`), if
     it was not over: each is a fork of that world, with the moves up to there. As `me` you are asked for moves on

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: The extra that installs what speaks to models, and its packages by their modules.
 EXTRA: Final = "llm"
-PACKAGES: Final = {"openai": "openai", "jsonschema_rs": "jsonschema-rs", "limits": "limits"}
+PACKAGES: Final = {"jsonschema_rs": "jsonschema-rs", "limits": "limits"}
 _CHARACTER: Final = "You play chess as well as you can."
 #: The members of a persona that mean something in a game of chess.
 _OF_PERSONA: Final = frozenset({"character", "goals", "parameters", "keeps_texts", "prices"})
@@ -47,9 +47,9 @@ _REASONS: Final[Mapping[str, Reason]] = {"timeout": "timeout", "malformed": "rub
 class ModelSettings(BaseModel):
     """The settings of a language model that plays; they stand in the game's configuration.
 
-    ``model``: its name at its service. ``base_url``: the service's address, by default OpenAI's (or what
-    ``OPENAI_BASE_URL`` says). ``persona``: who it is, as `worldledger.llm.Persona` has it. ``timeout``: the most
-    seconds for an answer; less if the game leaves less.
+    ``model``: its name at its service, one of OpenAI's protocol unless it begins with ``anthropic:``. ``base_url``: the
+    service's address, by default the provider's. ``persona``: who it is, as `worldledger.llm.Persona` has it.
+    ``timeout``: the most seconds for an answer; less if the game leaves less.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -182,7 +182,7 @@ def model_player(settings: ModelSettings, path: str) -> ModelPlayer:
     """Make the player of these settings. Raises ExtraMissingError, and InvalidPlayerError also if there is no key."""
     with ExtraMissingError.where_missing(PACKAGES, EXTRA):
         from worldledger.llm import ModelError, Persona  # noqa: PLC0415 - only where the extra is installed
-        from worldledger.llm.openai import OpenAIModel  # noqa: PLC0415
+        from worldledger.llm.providers import provided, split  # noqa: PLC0415
     where = child(path, "persona")
     for name in settings.persona:
         if name not in _OF_PERSONA:
@@ -190,7 +190,8 @@ def model_player(settings: ModelSettings, path: str) -> ModelPlayer:
             raise InvalidPlayerError(what, child(where, name))
     try:
         persona = Persona.model_validate({"character": _CHARACTER, **settings.persona})
-        model = OpenAIModel(settings.model, base_url=settings.base_url, silence_s=settings.timeout)
+        named = split(settings.model) or ("openai", settings.model)
+        model = provided(*named, base_url=settings.base_url, silence_s=settings.timeout)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         for part in first["loc"]:
