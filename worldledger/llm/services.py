@@ -13,6 +13,14 @@ from worldledger.llm.model import ModelError
 
 #: Statuses by which a service says that another try may go better.
 _PASSING: Final = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+#: What to do about a status.
+_ADVICE: Final = {
+    400: "look at the persona's parameters: they are passed on as they are",
+    401: "look at the key that it is given",
+    403: "look at the key that it is given",
+    404: "look at the model's name and the service's address",
+    429: "it is asked too often, or too much: a persona may have a budget and a pause",
+}
 
 
 class Errors(NamedTuple):
@@ -31,14 +39,18 @@ def mapped(errors: Errors, name: str, code: str, what: str) -> Iterator[None]:
         yield
     except errors.status as error:
         status = error.status_code
-        said = f"{name}: the service answered {status}: {error.message}"
+        advice = _ADVICE.get(status, "try again later" if status in _PASSING else None)
+        said = f"{name}: the service answered {status}: {error.message}" + (f"; {advice}" if advice else "")
         raise ModelError(f"http_{status}", said, may_pass=status in _PASSING) from error
     except (errors.timeout, httpx2.TimeoutException) as error:
-        raise ModelError("timeout", f"{name}: the service was silent for too long", may_pass=True) from error
+        said = f"{name}: the service was silent for too long; look whether it is busy, or ask a smaller model"
+        raise ModelError("timeout", said, may_pass=True) from error
     except (errors.connection, httpx2.HTTPError) as error:
-        raise ModelError(code, f"{name}: {what}: {error.__cause__ or error}", may_pass=True) from error
+        said = f"{name}: {what}: {error.__cause__ or error}; look whether it runs, and at its address"
+        raise ModelError(code, said, may_pass=True) from error
     except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
-        raise ModelError("malformed", f"{name}: the answer cannot be understood: {error}") from error
+        said = f"{name}: the answer cannot be understood: {error}; look whether the service speaks this protocol"
+        raise ModelError("malformed", said) from error
     except errors.any as error:
         raise ModelError("provider", f"{name}: {error}") from error
 

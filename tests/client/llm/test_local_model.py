@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from worldledger_chess.arena import ArenaSettings
+from worldledger_chess.rules import validate_game_state
 
+from tests.arena.helpers import effects, of_players, opened
 from tests.client.helpers import soon
 from worldledger.client import Client
 from worldledger.llm import Persona
@@ -28,8 +32,8 @@ pytestmark = [
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[OpenAIModel]:
-    """Serve the model of the example from a process of its own."""
+async def address() -> AsyncIterator[str]:
+    """Serve the model of the example from a process of its own; return its service's address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -42,12 +46,18 @@ async def model() -> AsyncIterator[OpenAIModel]:
         assert process.stdout is not None
         while b"serving" not in (line := await soon(process.stdout.readline(), 200)):
             assert line, "it has ended"
-        made = OpenAIModel("smollm2", base_url=f"http://127.0.0.1:{port}/v1")
-        yield made
-        await made.aclose()
+        yield f"http://127.0.0.1:{port}/v1"
     finally:
         process.kill()
         await process.wait()
+
+
+@pytest.fixture
+async def model(address: str) -> AsyncIterator[OpenAIModel]:
+    """Return the model of the example."""
+    made = OpenAIModel("smollm2", base_url=address)
+    yield made
+    await made.aclose()
 
 
 async def test_a_person_interrupts_a_real_model(room: Client, model: OpenAIModel) -> None:
@@ -69,3 +79,20 @@ async def test_a_person_interrupts_a_real_model(room: Client, model: OpenAIModel
     assert [(row["agent_id"], row["interrupted_by"], row["tokens_out"]) for row in rows] == [
         ("ann", "bob", first["tokens_out"])
     ]
+
+
+async def test_a_real_model_plays_chess(address: str, shared_url: str) -> None:
+    """Each answer is an attempt in the log and has its tokens; whatever it says, the game goes on by the fallback."""
+    persona = {"parameters": {"max_tokens": 8, "seed": 1, "temperature": 0.7}}
+    player = {"name": "llm", "model": "smollm2", "base_url": address, "persona": persona}
+    async with opened(shared_url, time.time, ArenaSettings(adopt=False, allow_programs=True)) as arena:
+        game = await arena.create(of_players(player, "external", max_illegal=2, fallback="random", seed=1))
+        await soon(game.turn_of("b"), 200)
+        await game.resign("b", req_id="enough")
+        log = await effects(arena, game)
+    reports = [effect["payload"] for effect in log if effect["kind"] == "GenerationReported"]
+    attempts = [effect for effect in log if effect["kind"].startswith("Move") and effect["source_id"] == "w"]
+    assert [report["req_id"] for report in reports] == [effect["req_id"] for effect in attempts]
+    assert 1 <= len(attempts) <= 2
+    assert all(report["tokens_out"] > 0 for report in reports)
+    assert validate_game_state(log) == []

@@ -130,6 +130,27 @@ async def test_a_service_that_refuses_is_told_by_its_status(status: str, code: s
     assert await _error(answers(status)) == (code, may_pass, "")
 
 
+async def test_what_goes_wrong_says_what_to_do() -> None:
+    """A wrong key, an unknown model, a garbled answer, silence and a service that does not run are told with advice."""
+
+    async def garbled(call: Call) -> None:
+        await call.head()
+        await call.event(b"{{")
+
+    async def silent(call: Call) -> None:
+        await call.until_gone()
+
+    advice = {"the key": answers("401 No"), "the model's name": answers("404 None"), "this protocol": garbled}
+    for what, answer in {**advice, "a smaller model": silent}.items():
+        async with Provider(answer) as provider:
+            output = await _asked(provider, silence_s=0.2 if answer is silent else 60.0)
+        assert output.error is not None
+        assert what in output.error.message
+    output = await _asked(provider)  # it has ended
+    assert output.error is not None
+    assert "look whether it runs" in output.error.message
+
+
 async def test_an_answer_that_breaks_off_is_no_answer() -> None:
     """An end without a reason is an error, whether the body has ended or the connection; what was said is kept."""
 
