@@ -66,3 +66,15 @@ def test_a_line_that_fits_stays_as_it_is() -> None:
     assert lines == ["bazaar at seq 7 (the", "  head), sim_time", "  9.0"]
     ((*_, last),) = output.fitting([("  row ", ""), ("x" * 90, "cyan")], 20)
     assert last == ("…", "")
+
+
+@pytest.mark.parametrize("length", range(16, 24))
+def test_members_are_cut_once(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    """A member that fits keeps its comma, and one that does not has one ellipsis, wherever the line breaks."""
+    monkeypatch.setattr(output, "screen_width", lambda: 30)
+    value = "x" * length
+    lines = [fit for line in output.table([("name", [value, "b"])]) for fit in output.fitting(line, 30)]
+    first, *_ = ["".join(text for text, _ in line) for line in lines]
+    assert first.count("…") == (length > 21)
+    assert "," in first
+    assert len(first) <= 30

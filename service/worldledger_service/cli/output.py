@@ -383,10 +383,10 @@ def _filled(pieces: str | Sequence[str], used: int, screen: int | None) -> Itera
         if room is not None:
             text = _within(piece, room - len(text[len(piece) :].rstrip())) + text[len(piece) :]
             if line and width(line) + width(text.rstrip()) > room:
-                yield line
+                yield line.rstrip()
                 line = ""
         line += text
-    yield line
+    yield line.rstrip()
 
 
 # -- lists, a page at a time ---------------------------------------------------------------------------------
