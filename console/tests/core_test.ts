@@ -1,6 +1,6 @@
 import { format, lookOf, parse, worldAddress } from "../src/core/address.ts";
 import { agentsWithout, compare, hiddenFrom, markOf, type Shown, told } from "../src/core/belief.ts";
-import { type Bin, binned, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
+import { type Bin, binned, countedTo, grown, seqAt, shifted, zoomed } from "../src/core/density.ts";
 import { faults, fieldsOf, valueOf } from "../src/core/form.ts";
 import { BLOCK, type BlockData, FrameStore } from "../src/core/frames.ts";
 import { patchesOf } from "../src/core/http.ts";
@@ -355,6 +355,21 @@ Deno.test("bins grow with a world, and stay few", () => {
   const sum = (kind: string) => bins.reduce((all, { counts }) => all + (counts[kind] ?? 0), 0);
   same([sum("Move"), sum("__proto__")], [2 + 3333, 1667]);
   same(grown(before, [{ global_seq: 2, kind: "Move" }], 8), before);
+});
+
+Deno.test("effects that were not counted stay a gap in the timeline as a world grows, and are told of", () => {
+  const counted: Bin[] = [{ from: 1, to: 1024, counts: { Move: 1024 } }, {
+    from: 1025,
+    to: 2048,
+    counts: { Move: 1024 },
+  }];
+  same(countedTo(counted, 2050), null);
+  same(countedTo(counted, 9000), 2048);
+  const bins = grown(counted, [{ global_seq: 9001, kind: "Move" }, { global_seq: 9002, kind: "Move" }], 8);
+  same(bins, [...counted, { from: 9001, to: 9002, counts: { Move: 2 } }]);
+  same(countedTo(bins, 9002), 2048);
+  const near = grown(counted, [{ global_seq: 2050, kind: "Move" }], 8);
+  same([near.at(-1)?.from, countedTo(near, 2050)], [2049, null]);
 });
 
 Deno.test("what is asked for often is done at once, and then not too often", async () => {

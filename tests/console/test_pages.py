@@ -538,6 +538,26 @@ async def test_a_world_is_opened_with_little(page: Page) -> None:
     assert sorted(first) == ["/agents", "/density", "/effects", "/frames"]
 
 
+async def test_the_timeline_tells_what_is_not_counted(page: Page) -> None:
+    """Where the service has not counted the effects of a stretch, the page says so in place of bars."""
+
+    async def cut(route: Any) -> None:
+        answer = await route.fetch()
+        found = await answer.json()
+        found["bins"]["end_seq"] = [end for end in found["bins"]["end_seq"] if end <= 1500]
+        await route.fulfill(response=answer, json=found)
+
+    await page.route("**/density?*", cut)
+    await page.goto("/#/w/long?at=2000&zoom=1600-2400")
+    timeline = page.get_by_role("region", name="Timeline")
+    await expect(timeline.get_by_role("note")).to_contain_text("No bars from effect 1,497 on")
+    await timeline.get_by_role("button", name="whole").click()
+    await expect(timeline.get_by_role("note")).to_be_visible()
+    await page.goto("/#/w/long?at=700&zoom=600-800")
+    await expect(timeline.get_by_role("listitem").first).to_be_visible()
+    await expect(timeline.get_by_role("note")).to_have_count(0)
+
+
 async def test_back_and_forward_lead_through_what_was_looked_at(page: Page) -> None:
     """Each step has its place in the browser's history: worlds, a world, an effect."""
     await page.goto("/")

@@ -7,6 +7,9 @@ export interface Bin {
   counts: Record<string, number>;
 }
 
+/** Effects that a growing world may gain between two answers about it: fewer that no bin has are no gap. */
+const GAP = 1024;
+
 export type Stretch = readonly [from: number, to: number];
 
 /** The seq at a part (0 to 1) of a stretch. */
@@ -44,7 +47,15 @@ export function binned(kinds: readonly string[], first: number, most: number): B
   });
 }
 
-/** Bins with what has happened since in them: neighbours are joined where there would be more than `most`. */
+/** The last effect before a gap in bins, or behind them up to the head; null where every effect is counted. */
+export function countedTo(bins: readonly Bin[], head: number): number | null {
+  return bins.find(({ to }, index) => (bins[index + 1]?.from ?? head + 1) - to > GAP)?.to ?? null;
+}
+
+/**
+ * Bins with what has happened since in them: neighbours are joined where there would be more than `most`. Effects before
+ * that are in no bin stay a gap.
+ */
 export function grown(
   bins: readonly Bin[],
   effects: readonly { global_seq: number; kind: string }[],
@@ -57,12 +68,13 @@ export function grown(
     const last = made.at(-1);
     if (last !== undefined && to <= last.to) continue; // counted already: the world has grown while it was asked
     const width = made.length < 2 ? 1 : (made[0] as Bin).to - (made[0] as Bin).from + 1;
-    if (last !== undefined && last.to - last.from + 1 < width) {
+    const begin = last === undefined ? 1 : to - last.to > GAP ? to : last.to + 1;
+    if (last !== undefined && begin === last.to + 1 && last.to - last.from + 1 < width) {
       last.to = to;
       last.counts[kind] = (last.counts[kind] ?? 0) + 1;
       continue;
     }
-    made.push(joined([{ from: (last?.to ?? 0) + 1, to, counts: { [kind]: 1 } }]));
+    made.push(joined([{ from: begin, to, counts: { [kind]: 1 } }]));
     if (made.length <= most) continue;
     made = Array.from(
       { length: Math.ceil(made.length / 2) },

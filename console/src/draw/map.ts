@@ -4,11 +4,15 @@ import { agentsWithout, type Shown } from "../core/belief.ts";
 import { STEP } from "../core/frames.ts";
 import { below, type Json, steps } from "../core/json.ts";
 import type { Cursor, Frames } from "../core/panel.ts";
+import { throttled } from "../core/throttle.ts";
 
 type Point = readonly [x: number, y: number];
+type Places = ReadonlyMap<string, Point>;
 
 /** Effects back to which trails reach, entities with names, pixels around the map. */
 const [TRAIL, NAMED, EDGE] = [64, 40, 24];
+/** Milliseconds between two times that the map is put into words. */
+const WORDS_MS = 250;
 
 function point(value: Json | undefined): Point | null {
   if (!Array.isArray(value)) return null;
@@ -17,15 +21,15 @@ function point(value: Json | undefined): Point | null {
 }
 
 /** What `places` has found, by the state: those along trails are asked for with each move of the cursor. */
-const known = new WeakMap<Shown, ReadonlyMap<string, Point>>();
+const known = new WeakMap<Shown, Places>();
 
 /** Where everything is at a seq: by the index of the truth, by the entities' positions in a belief. */
-export function places(frames: Frames, seq: number): ReadonlyMap<string, Point> {
+export function places(frames: Frames, seq: number): Places {
   const state = frames.at(seq)?.state;
   return state === undefined ? new Map() : known.get(state) ?? placesIn(state);
 }
 
-function placesIn(state: Shown): ReadonlyMap<string, Point> {
+function placesIn(state: Shown): Places {
   const found = new Map<string, Point>();
   known.set(state, found);
   const { spatial_index: index, entities } = state;
@@ -50,6 +54,22 @@ interface Extent {
 }
 
 const extents = new WeakMap<Cursor, Extent>();
+
+/** What `moves` has found last, by where everything was before: trails are made of the same moves for many frames. */
+const lastMoves = new WeakMap<Places, { to: Places; found: readonly (readonly [Point, Point])[] }>();
+
+/** From where to where something has moved between two states. */
+function moves(from: Places, to: Places): readonly (readonly [Point, Point])[] {
+  const last = lastMoves.get(from);
+  if (last?.to === to) return last.found;
+  const found: [Point, Point][] = [];
+  for (const [name, before] of from) {
+    const after = to.get(name);
+    if (after !== undefined && (after[0] !== before[0] || after[1] !== before[1])) found.push([before, after]);
+  }
+  lastMoves.set(from, { to, found });
+  return found;
+}
 
 /** Keep a map up to date on a canvas, which is hidden while nothing has a position; returns how to end that. */
 export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Cursor): () => void {
@@ -98,9 +118,7 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
     for (let then = Math.ceil(seq / STEP - 1) * STEP; then >= Math.max(1, seq - TRAIL); then -= STEP) {
       const before = places(frames, then);
       if (before.size === 0) break;
-      for (const [name, place] of before) {
-        const later = next.get(name);
-        if (later === undefined || (later[0] === place[0] && later[1] === place[1])) continue;
+      for (const [place, later] of moves(before, next)) {
         trails.moveTo(...at(place));
         trails.lineTo(...at(later));
       }
@@ -123,7 +141,7 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
       const path = mark === undefined ? points[colour] as Path2D : new Path2D();
       path.moveTo(x + radius, y);
       path.arc(x, y, radius, 0, 2 * Math.PI);
-      context.fillStyle = context.strokeStyle = colour;
+      if (mark !== undefined || now.size <= NAMED) context.fillStyle = context.strokeStyle = colour;
       if (mark !== undefined) {
         context.setLineDash(mark === "hidden" ? [2, 2] : []);
         context.stroke(path);
@@ -141,9 +159,13 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
       context.fillStyle = colour;
       context.fill(path);
     }
+    say.ask();
+  };
+  const say = throttled(WORDS_MS, () => {
+    const now = places(frames, cursor.seq);
     const told = [...now].slice(0, NAMED).map(([name, [x, y]]) => `${name} at ${x}, ${y}`).join("; ");
     canvas.setAttribute("aria-label", `Map of ${now.size}: ${told}`);
-  };
+  });
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   const paint = () => {
     const style = getComputedStyle(canvas);
@@ -161,6 +183,7 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
   draw();
   return () => {
     for (const end of ends) end();
+    say.cancel();
     watch.disconnect();
     scheme.removeEventListener("change", paint);
   };

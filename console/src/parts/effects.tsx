@@ -15,6 +15,8 @@ import { SearchField } from "./search.tsx";
 const ROW = 26;
 /** Pixels that browsers let a box be high, well within: beyond, a pixel of scrolling is more than a row. */
 const TALLEST = 8_000_000;
+/** Rows that stay in sight behind a cursor that moves out of the list. */
+const BEHIND = 2;
 /** Milliseconds after the last key until payloads are searched. */
 const TYPED_MS = 300;
 
@@ -111,6 +113,15 @@ function firstAt(place: number, length: number, rows: number, height: number): n
   return Math.round((place / Math.max(1, mostOf(length, height))) * (length - rows + 1));
 }
 
+/**
+ * The row in sight that a cursor is put in which a step has led out of so many rows: the first ones if it moves on, the
+ * last ones if it moves back, so that it goes through the others before they change again. After a leap it is the middle.
+ */
+function rowOf(step: number, rows: number): number {
+  if (Math.abs(step) >= rows) return Math.floor(rows / 2);
+  return step > 0 ? BEHIND : Math.max(0, rows - 2 - BEHIND);
+}
+
 function All({ model }: { model: WorldModel }) {
   const box = useRef<HTMLDivElement>(null);
   /** The index of the first row in sight, and how many there is room for. */
@@ -137,16 +148,20 @@ function All({ model }: { model: WorldModel }) {
     top.value = firstAt(place.current, lengthNow(), room.peek(), height.current);
   };
   // The list follows the cursor, unless its row is in sight already: at once, so that a move renders the rows one time.
-  useLayoutEffect(() =>
-    effect(() => {
+  useLayoutEffect(() => {
+    let before = -Infinity;
+    return effect(() => {
       const index = model.seq.value - model.first;
       const rows = room.value;
       const begin = top.peek();
+      const step = index - before;
+      before = index;
       if (index >= begin && index < begin + rows - 1) return;
-      wanted.current = placeOf(Math.max(0, index - Math.floor(rows / 2)), lengthNow(), rows, height.current);
+      wanted.current = placeOf(Math.max(0, index - rowOf(step, rows)), lengthNow(), rows, height.current);
       place.current = wanted.current;
       top.value = firstAt(place.current, lengthNow(), rows, height.current);
-    }), []);
+    });
+  }, []);
   useLayoutEffect(() => {
     if (wanted.current === null) return;
     (box.current as HTMLDivElement).scrollTop = wanted.current;

@@ -4,12 +4,15 @@ import { useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { onBySimTime, stopFrom, stops } from "../core/playing.ts";
 import { count } from "../core/text.ts";
+import { throttled } from "../core/throttle.ts";
 import { units } from "./app.ts";
 import type { WorldModel } from "./model.ts";
 
 const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32, 64];
 /** Effects a second at the speed 1; of turns, rounds and plies, and of sim_time, it is one. */
 const PACE = 4;
+/** Milliseconds between two times that the seq is written. */
+const WRITE_MS = 100;
 
 export function Player({ model }: { model: WorldModel }) {
   const playing = useSignal(false);
@@ -161,8 +164,18 @@ export function Player({ model }: { model: WorldModel }) {
   );
 }
 
-/** The seq of the cursor as a number: alone, as nothing else of the player moves with it. */
+/** The seq of the cursor as a number, which nobody reads while it runs: it is written some times a second. */
 function Moment({ model }: { model: WorldModel }) {
+  const seq = useSignal(model.seq.peek());
+  useEffect(() => {
+    const write = throttled(WRITE_MS, () => seq.value = model.seq.peek());
+    const end = model.cursor.subscribe(write.ask);
+    write.ask();
+    return () => {
+      end();
+      write.cancel();
+    };
+  }, [model]);
   return (
     <label class="moment">
       <span class="unseen">Seq</span>
@@ -170,7 +183,7 @@ function Moment({ model }: { model: WorldModel }) {
         type="number"
         min={model.first}
         max={model.head.value}
-        value={model.seq.value}
+        value={seq.value}
         aria-label="Seq"
         onChange={({ currentTarget }) => model.move(Number(currentTarget.value) || 1, "step")}
       />{" "}

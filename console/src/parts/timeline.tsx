@@ -2,7 +2,7 @@
 
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { partOf, seqAt, shifted, type Stretch, zoomed } from "../core/density.ts";
+import { countedTo, partOf, seqAt, shifted, type Stretch, zoomed } from "../core/density.ts";
 import { count } from "../core/text.ts";
 import { colourOf, COLOURS, drawHistogram } from "../draw/histogram.ts";
 import type { WorldModel } from "./model.ts";
@@ -12,13 +12,15 @@ export function Timeline({ model }: { model: WorldModel }) {
   const area = useRef<HTMLDivElement>(null);
   const cursor = useRef<HTMLDivElement>(null);
   const brush = useSignal<readonly [number, number] | null>(null);
-  const resized = useSignal(0);
+  /** How wide it is; and how often its colours have changed. */
+  const width = useSignal(0);
+  const coloured = useSignal(0);
 
   useEffect(() => {
-    const watch = new ResizeObserver(() => void resized.value++);
+    const watch = new ResizeObserver(([entry]) => width.value = entry?.contentRect.width ?? 0);
     if (area.current) watch.observe(area.current);
     const scheme = matchMedia("(prefers-color-scheme: dark)");
-    const redraw = () => void resized.value++;
+    const redraw = () => void coloured.value++;
     scheme.addEventListener("change", redraw);
     return () => {
       watch.disconnect();
@@ -26,7 +28,7 @@ export function Timeline({ model }: { model: WorldModel }) {
     };
   }, []);
   useSignalEffect(() => {
-    void resized.value;
+    void [width.value, coloured.value];
     if (canvas.current) drawHistogram(canvas.current, model.bins.value, model.kinds.value, model.stretch.value);
   });
   // The cursor moves with every frame: without drawing anything else.
@@ -37,7 +39,8 @@ export function Timeline({ model }: { model: WorldModel }) {
     area.current?.setAttribute("aria-valuenow", String(seq));
     area.current?.setAttribute("aria-valuetext", `effect ${seq} of ${head}`);
     if (cursor.current) {
-      cursor.current.style.transform = `translateX(${part * 100}%)`;
+      // Whole pixels: what lies between two is blended anew for each frame.
+      cursor.current.style.transform = `translateX(${Math.round(part * width.value)}px)`;
       cursor.current.hidden = part < 0 || part > 1;
     }
   });
@@ -94,6 +97,7 @@ export function Timeline({ model }: { model: WorldModel }) {
   const [from, to] = model.stretch.value;
   const kinds = model.kinds.value;
   const look = model.look.value;
+  const counted = countedTo(model.bins.value, model.head.value);
   return (
     <section class="timeline" aria-label="Timeline">
       <div
@@ -129,6 +133,12 @@ export function Timeline({ model }: { model: WorldModel }) {
         </span>
         <span>{count(to)}</span>
       </div>
+      {counted !== null && counted < to && (
+        <p class="said" role="note">
+          No bars from effect {count(counted + 1)} on: the projection <code>effect_counts</code>{" "}
+          has not counted further.
+        </p>
+      )}
       <ul class="legend" aria-label="Kinds of effects">
         {kinds.slice(0, COLOURS - 1).map((kind) => (
           <li key={kind}>
