@@ -23,8 +23,10 @@ from worldledger_service.store import Store
 from tests.arena.helpers import ended, opened
 from tests.arena.helpers import wait_for as wait_until
 from tests.arena.players.conftest import Engines, engines, fake_command
+from tests.cases import cases
 from tests.cli.conftest import Cli
 from tests.cli.helpers import Running, sql, untouched, wait_for
+from tests.client.llm.provider import beside, says
 from worldledger.genesis import NewWorld
 
 __all__ = ["engines"]
@@ -151,6 +153,41 @@ def test_illegal_moves(on: Cli) -> None:
     (game,) = report["games"]
     assert (game["result"], game["reason"], game["plies"]) == ("black_wins", "illegal_move", 2)
     assert (game["rejected"], game["failed"]) == (3, 0)
+
+
+def test_a_language_model(on: Cli, tmp_path: Path, database_url: str) -> None:
+    """It is named like itself; its illegal answers are counted and told, and by choice random moves follow them."""
+    file = tmp_path / "bold.yaml"
+    file.write_text("character: You are bold.")
+    arguments = ("--white", "llm:org/tiny", "--black", "random", "--persona", str(file), "--seed", "1")
+    rest = ("--fen", ENDGAME.replace("90 1", "97 1"), "--tries", "1", "--fallback", "random", "--json")
+    with beside(says("Ke9")) as provider:
+        result = on("chess", "play", *arguments, "--base-url", provider.url, *rest)
+    assert result.code == 0, result.err
+    (game,) = json.loads(result.out)["games"]
+    assert (game["white"], game["reason"], game["plies"]) == ("tiny", "fifty_moves", 3)
+    assert (game["rejected"], game["random_moves"], game["failed"]) == (2, 2, 0)
+    assert "has 2 random moves of the fallback" in result.err
+    assert "You are bold." in provider.calls[0].asked["messages"][0]["content"]
+    assert sql(database_url, "select count(*) from analytics.generations where outcome = 'refused'") == [(2,)]
+
+
+@cases(
+    "arguments, said",
+    [
+        (("--base-url", "http://127.0.0.1:1"), "neither of these players is one"),
+        (("--persona", "p.yaml"), "agents are white and black here, not ann"),
+    ],
+)
+def test_what_only_language_models_have(
+    on: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    """It is refused for others, and so is a persona of somebody else."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.yaml").write_text("agents: {ann: {character: A.}}")
+    result = on(*RANDOM, *arguments)
+    assert result.code == 2
+    assert said in result.err
 
 
 @pytest.mark.usefixtures("engines")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -113,6 +114,27 @@ class Provider:
         with suppress(ConnectionError):
             await reader.read(1)
         call.is_gone = True
+
+
+@contextmanager
+def beside(*answers: Answer) -> Iterator[Provider]:
+    """Run one in a thread beside a test that is no coroutine."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def wait(what: Coroutine[Any, Any, Any]) -> None:
+        asyncio.run_coroutine_threadsafe(what, loop).result(60)
+
+    provider = Provider(*answers)
+    try:
+        wait(provider.__aenter__())
+        yield provider
+        wait(provider.__aexit__(None, None, None))
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def says(*pieces: str, tokens_in: int | None = 7, finish: str = "stop") -> Answer:
