@@ -146,7 +146,10 @@ def test_the_same_name_goes_on(
 
 
 async def test_tasks_and_threads_share_a_recording(home: Path, service: str, shared_url: str, world_id: str) -> None:
-    """Nothing is lost between them, and each finds its own effects in its own order."""
+    """Nothing is lost between them, and each finds its own effects in its own order.
+
+    What is sent is as orjson writes it, so that a service need not read it more closely.
+    """
     async with record(world_id, url=service, quiet=True) as run:
 
         def work(name: str) -> None:
@@ -160,6 +163,9 @@ async def test_tasks_and_threads_share_a_recording(home: Path, service: str, sha
         for thread in threads:
             thread.join()
         assert await run.flushed()
+        (spool,) = Path(f"{home}-recordings").glob("*.spool")
+        lines = spool.read_bytes().splitlines()
+        assert [orjson.dumps(orjson.loads(line)) for line in lines] == lines
     found = await asyncio.to_thread(effects, shared_url, world_id)
     assert len(found) == 1500
     for name in {each["source_id"] for each in found}:

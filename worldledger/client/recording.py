@@ -568,7 +568,9 @@ class Recording:
         elif self._has_own_time:
             line = b"%bnull,%b]\n" % (head, text)
         else:
-            line = b"%b%.6f,%b]\n" % (head, time.monotonic() - self._began, text)
+            # As orjson writes it: a service reads a body in no time that it would write the same.
+            clock = orjson.dumps(round(time.monotonic() - self._began, 6))
+            line = b"%b%b,%b]\n" % (head, clock, text)
         with self._lock:
             if self._spool is None:  # closed meanwhile
                 self._open(wait=False)
