@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 import asyncpg
 import orjson
 import pytest
+from worldledger_recorder import writer
 from worldledger_recorder.writer import Writer
 
 from worldledger import record
@@ -339,6 +340,22 @@ def test_durable_calls_wait(
     assert "decimal.Decimal as a text" in capfd.readouterr().err
 
 
+def test_a_process_that_comes_too_late_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where another one has delivered a spool meanwhile there are no files of it afterwards."""
+    (tmp_path / "town-1.live").touch()
+    (tmp_path / "town-12.live").touch()
+    with open(os.devnull) as nothing:  # noqa: PTH123 - as its stdin
+        kept = os.dup(0)
+        os.dup2(nothing.fileno(), 0)
+        try:
+            monkeypatch.setattr(sys, "argv", ["writer", str(tmp_path / "town-1")])
+            writer.main()
+        finally:
+            os.dup2(kept, 0)
+            os.close(kept)
+    assert [path.name for path in tmp_path.iterdir()] == ["town-12.live"]
+
+
 async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Until a service takes it; of a line that it never takes it is told how it would."""
 
@@ -356,12 +373,12 @@ async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytes
     spool = Spool(tmp_path, {"world": "town"})
     sizes = [10, 10, 10, 300, 10, 10, 10, 10, 10]
     spool.write(b"".join(orjson.dumps(["Ate", None, 0.0, {"n": n, "x": "x" * s}]) + b"\n" for n, s in enumerate(sizes)))
-    writer = Writer(str(spool.prefix), has_program=False)
-    while lines := writer._next():
-        await writer._write(Small(), lines)
+    delivering = Writer(str(spool.prefix), has_program=False)
+    while lines := delivering._next():
+        await delivering._write(Small(), lines)
     assert [number for _, numbers in Small.taken for number in numbers] == [0, 1, 2, 4, 5, 6, 7, 8]
     assert len({block_id for block_id, _ in Small.taken}) == len(Small.taken)
-    assert (writer.place.lines, writer.place.tried) == (9, 0)
+    assert (delivering.place.lines, delivering.place.tried) == (9, 0)
     told = capsys.readouterr().err
     assert "more than 200 bytes; WORLDLEDGER_MAX_BODY_BYTES of the server may be set to more: [" in told
     assert len(told) < 500

@@ -263,7 +263,7 @@ class Writer:
             elif control.get("end") or ended:
                 if not control.get("end"):
                     await self._note_cut(found)
-                self._delete()
+                _delete(self.prefix)
                 return True
             else:
                 with suppress(TimeoutError):
@@ -355,10 +355,6 @@ class Writer:
         """Keep the spool where no other recording tries to deliver it again."""
         Path(f"{self.prefix}.live").unlink(missing_ok=True)
 
-    def _delete(self) -> None:
-        for path in Path(self.prefix).parent.glob(f"{Path(self.prefix).name}.*"):
-            path.unlink(missing_ok=True)
-
 
 def _may_pass(error: Exception) -> bool:
     """Return whether something may succeed later."""
@@ -380,6 +376,12 @@ def _locked(path: str, *, wait: bool = False) -> int | None:
         os.close(fd)
         return None
     return fd
+
+
+def _delete(prefix: str) -> None:
+    """Delete the files of a spool."""
+    for path in Path(prefix).parent.glob(f"{Path(prefix).name}.*"):
+        path.unlink(missing_ok=True)
 
 
 def deliver_others(prefix: str) -> None:
@@ -427,7 +429,8 @@ def main() -> None:
     try:
         delivered = asyncio.run(_run(prefix, has_program=has_program))
     except FileNotFoundError:
-        return  # it is delivered
+        _delete(prefix)  # it is delivered: what is there are the files that were made just now
+        return
     sys.exit(0 if delivered else _GAVE_UP)
 
 
