@@ -174,11 +174,13 @@ where (defaclnamespace = 0 or nspname in ('public', 'projections', 'analytics'))
   and defaclrole in (select oid from roles)
 """
 
+#: Objects with lower numbers are PostgreSQL's own, five thousand of them with a comment.
 _COMMENTS: Final = r"""
 select format('comment on %s %s: %s', named.type,
               regexp_replace(named.identity, '(public|pg_catalog)\.', '', 'g'), description)
 from pg_description, pg_identify_object(classoid, objoid, objsubid) as named
-where (named.identity ~ '\ypublic\.' or (named.type = 'schema' and named.identity in ('projections', 'analytics'))
+where objoid >= 16384
+  and (named.identity ~ '\ypublic\.' or (named.type = 'schema' and named.identity in ('projections', 'analytics'))
        or (named.identity ~ '^analytics\.' and not exists (
            select from pg_class c
            where classoid = 'pg_class'::regclass and c.oid = objoid

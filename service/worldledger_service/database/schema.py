@@ -19,6 +19,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import Connection as SyncConnection
+from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
@@ -152,6 +153,7 @@ __all__ = [
 
 #: What a statement makes, and its name.
 _CREATED: Final = re.compile(r"\s*create (?:or replace )?(view|function|trigger|type) ([\w.\"]+)")
+_WITHOUT_ROWS: Final = re.compile(r"\s*(?:alter|comment|create|do|drop|grant|revoke)\b", re.IGNORECASE)
 _OLDEST_SERVER: Final = 150000
 _MIGRATING: Final = "worldledger migration"
 
@@ -188,15 +190,17 @@ async def _as_owner(url: str, work: Callable[[SyncConnection], Any]) -> None:
 
     # asyncpg reads the address, so every form that it knows (sockets, several hosts) works here too.
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    event.listen(engine.sync_engine, "do_execute", _in_one_message)
     while not _ALEMBIC.acquire(blocking=False):  # noqa: ASYNC110 - an event belongs to one loop only
         await asyncio.sleep(0.05)
     try:
         with explained(url, SQLAlchemyError):
             try:
                 async with engine.connect() as connection:
+                    await connection.exec_driver_sql("select 1")  # what begins the transaction
                     await connection.run_sync(work)
                     await connection.commit()
-            except SQLAlchemyError as error:
+            except (SQLAlchemyError, asyncpg.PostgresError) as error:
                 await _name_holders(url, origin(error))
                 raise
     except CommandError as error:
@@ -204,6 +208,18 @@ async def _as_owner(url: str, work: Callable[[SyncConnection], Any]) -> None:
     finally:
         _ALEMBIC.release()
         await engine.dispose()
+
+
+def _in_one_message(_cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    """Execute a statement that has no parameters and gives no rows, if it is one; return whether it was.
+
+    SQLAlchemy prepares each statement first, of which an upgrade has 1,500: that takes three messages.
+    """
+    if parameters or not _WITHOUT_ROWS.match(statement):
+        return False
+    connection = context.root_connection.connection.dbapi_connection
+    connection.run_async(lambda driver: driver.execute(statement))
+    return True
 
 
 async def _name_holders(url: str, error: BaseException) -> None:
