@@ -19,7 +19,7 @@ from worldledger_service.database.embedded import remove, stop
 
 from .project import ROOT, environment, pyproject, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.group("wheel")]
+pytestmark = [pytest.mark.slow, pytest.mark.packaging, pytest.mark.group("wheel")]
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,6 @@ def test_without_the_server_there_are_the_client_and_the_rules(wheel: Path, tmp_
     assert told.stderr.endswith(" is not installed): pip install 'worldledger[server]'\n")
 
 
-@pytest.mark.packaging
 @pytest.mark.parametrize("source", ["folder", "git"])
 def test_it_is_installed_into_a_project(source: str, tmp_path: Path) -> None:
     """As docs/how-to-install.md says, pip installs a checkout's folder and a commit from git, with extras."""
@@ -195,7 +194,6 @@ def test_it_is_installed_into_a_project(source: str, tmp_path: Path) -> None:
     assert shown == f"worldledger {pyproject()['project']['version']}\n"
 
 
-@pytest.mark.packaging
 def test_the_installed_code_is_the_one_that_runs(installed: Path, tmp_path: Path) -> None:
     """Modules and version come from the fresh environment, not from a checkout."""
     code = (
@@ -211,7 +209,6 @@ def test_the_installed_code_is_the_one_that_runs(installed: Path, tmp_path: Path
     assert found[2] == pyproject()["project"]["version"]
 
 
-@pytest.mark.packaging
 def test_help_is_shown(worldledger: Callable[..., str]) -> None:
     """`worldledger --help` names the commands."""
     shown = worldledger("--help")
@@ -219,7 +216,6 @@ def test_help_is_shown(worldledger: Callable[..., str]) -> None:
         assert command in shown
 
 
-@pytest.mark.packaging
 def test_it_migrates_imports_and_verifies(
     worldledger: Callable[..., str], installed: Path, empty_database_url: str
 ) -> None:
@@ -236,7 +232,6 @@ def test_it_migrates_imports_and_verifies(
     worldledger("verify", "--all", **url)
 
 
-@pytest.mark.packaging
 def test_it_plays_the_packaged_market(
     worldledger: Callable[..., str], installed: Path, empty_database_url: str, tmp_path: Path
 ) -> None:
@@ -252,7 +247,6 @@ def test_it_plays_the_packaged_market(
     assert "hidden" in worldledger("view", "market", "Trader_1", "--at", "turn:10", "--truth", **url)
 
 
-@pytest.mark.packaging
 def test_it_brings_its_own_server(worldledger: Callable[..., str], tmp_path: Path) -> None:
     """Without a database it starts the embedded server under the home that is named."""
     home = tmp_path / "a home"

@@ -110,12 +110,14 @@ def test_no_test_of_the_core_asks_for_chess_when_it_is_loaded() -> None:
 
 
 @pytest.mark.parametrize("places", [SOME, pytest.param(CORE, marks=pytest.mark.thorough)], ids=["some", "all"])
-def test_the_core_s_tests_pass(without_chess: tuple[Path, str], places: tuple[str, ...]) -> None:
+def test_the_core_s_tests_pass(without_chess: tuple[Path, str], server_url: str, places: tuple[str, ...]) -> None:
     """The core's tests pass where no package of chess is there."""
     folder, python = without_chess
     left_out = [f"--deselect={each}" for each in LEFT_OUT]
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *places, *left_out]
-    run(command, cwd=folder, env=environment(), seconds=3000)
+    # A few do not need a server of their own.
+    server = {"WORLDLEDGER_TEST_DATABASE_URL": server_url} if places is SOME else {}
+    run(command, cwd=folder, env=environment(**server), seconds=3000)
 
 
 @pytest.mark.thorough

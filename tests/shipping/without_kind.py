@@ -5,14 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 import sysconfig
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from .project import ROOT, environment, run
 
-#: What is no part of a checkout.
-_MADE: Final = (".venv", ".git", ".*_cache", "__pycache__", "dist")
+#: What is no part of a checkout. What is compiled and the console that is built go along: to copy them is quicker.
+_MADE: Final = (".venv", ".git", ".*_cache", "node_modules")
 
 
 def checkout_without(kind: str, folder: Path, tests: Iterable[str]) -> str:
@@ -36,6 +37,9 @@ def checkout_without(kind: str, folder: Path, tests: Iterable[str]) -> str:
     (site,) = (made / "lib").glob("python*/site-packages")
     (site / "borrowed.pth").write_text("\n".join(map(sysconfig.get_path, ("purelib", "platlib"))))
     python = str(made / "bin" / "python")
-    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "--quiet", "install"]
-    run([*pip, "--no-deps", "--no-index", "--no-build-isolation", "-e", str(folder)], cwd=folder, env=environment())
+    # As pip makes an editable installation, without its other work.
+    build = "import hatchling.build; print(hatchling.build.build_editable('.venv'))"
+    wheel = run([sys.executable, "-c", build], cwd=folder, env=environment()).split()[-1]
+    with zipfile.ZipFile(made / wheel) as archive:
+        archive.extractall(site)
     return python
