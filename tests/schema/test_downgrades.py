@@ -41,7 +41,24 @@ async def _count(connection: Connection, table: str) -> int:
     return int(await connection.fetchval(f"select count(*) from {table}"))
 
 
-@pytest.mark.group("revisions")
+async def test_the_newest_revision_is_taken_back(database_url: str, empty_database_url: str) -> None:
+    """It leaves the log and what a database that never went further has; up again all is there."""
+    before = schema.REVISIONS[-2]
+    await schema.upgrade(empty_database_url, before)
+    async with connected(database_url, role=guards.SERVICE_ROLE) as connection:
+        await write_world(connection, "w")
+        await write_derived(connection)
+    async with connected(database_url) as connection, connected(empty_database_url) as fresh:
+        await schema.downgrade(database_url, before)
+        assert _ours(await schema.catalogue(connection)) == _ours(await schema.catalogue(fresh))
+        assert await verdict(connection) == (True, None, None)
+        await schema.upgrade(database_url)
+        assert await verdict(connection) == (True, None, None)
+        assert await _count(connection, "effects") == 9
+        assert _ours(await schema.catalogue(connection)) == _ours(expected())
+
+
+@pytest.mark.thorough  # of older ones: test_migrations goes to base, others of this folder to 0001, 0003, 0006 and 0008
 async def test_down_revision_by_revision_and_back(database_url: str, catalogues: dict[str, list[str]]) -> None:
     """Each leaves the log and what a database that never went further has; up again all is there, and derived anew."""
     url = database_url
