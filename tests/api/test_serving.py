@@ -246,7 +246,8 @@ async def test_a_signal_stops_it_in_good_order(database_url: str, number: signal
         assert running.end() == (0, "stopped\n", "")
 
 
-@pytest.mark.parametrize("projections", [pytest.param(False, marks=pytest.mark.thorough), True])
+# That a feeder which fails is started again and again, test_feeding has, too.
+@pytest.mark.parametrize("projections", [False, pytest.param(True, marks=pytest.mark.thorough)])
 async def test_it_recovers_from_an_outage_by_itself(database_url: str, projections: bool) -> None:
     """While the database is away appends and readiness are 503 with Retry-After; then all works again."""
     async with (

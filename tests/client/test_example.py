@@ -10,14 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "interruption.py"
 
 
+def _environment(database_url: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WORLDLEDGER_")}
+    return {**kept, "WORLDLEDGER_DATABASE_URL": database_url, "PYTHONIOENCODING": "utf-8"}
+
+
 async def _play(database_url: str, *arguments: str) -> tuple[int | None, str, str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("WORLDLEDGER_")}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", str(EXAMPLE), *arguments),
-        env={**environment, "WORLDLEDGER_DATABASE_URL": database_url, "PYTHONIOENCODING": "utf-8"},
+        env=_environment(database_url),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -53,20 +59,21 @@ async def test_the_conversation_is_played(shared_url: str, service: str, where: 
     assert re.search(r"^\$ worldledger log conversation-\w+$", output, re.MULTILINE)
 
 
-async def test_what_keeps_it_from_playing_is_told() -> None:
+def test_what_keeps_it_from_playing_is_told() -> None:
     """Without a service or a database it says so in one line, and exits with 1."""
-    nothing = "postgresql://nobody@127.0.0.1:1/nothing"
-    code, _, errors = await _play(nothing)
-    assert (code, len(errors.splitlines())) == (1, 1)
-    assert errors.startswith("interruption.py: ")
-    assert "cannot be reached" in errors
+    done = warm.run([], _environment("postgresql://nobody@127.0.0.1:1/nothing"), program=EXAMPLE)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert done.stderr.startswith("interruption.py: ")
+    assert "cannot be reached" in done.stderr
 
 
-async def test_a_url_that_is_none_is_told() -> None:
+def test_a_url_that_is_none_is_told() -> None:
     """A URL without http:// is refused in one line, with 2."""
-    code, output, errors = await _play("", "--url", "127.0.0.1:8611")
-    assert (code, output) == (2, "")
-    assert errors == "interruption.py: '127.0.0.1:8611' is no address of a service, such as http://127.0.0.1:8000\n"
+    done = warm.run(["--url", "127.0.0.1:8611"], _environment(""), program=EXAMPLE)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr == "interruption.py: '127.0.0.1:8611' is no address of a service, such as http://127.0.0.1:8000\n"
+    )
 
 
 def test_make_run_points_to_it() -> None:

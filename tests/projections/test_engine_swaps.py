@@ -40,6 +40,7 @@ async def _reached(engine: Engine, world_id: str, seq: int) -> bool:
     return await engine.wait_for("counts", world_id, seq, timeout=0) >= seq
 
 
+@pytest.mark.thorough  # of one projection, with two runners, the next one has it
 async def test_rebuilds_take_over_while_readers_read(
     store: Store, pool: Any, make_engine: Any, worlds: Any, running: Any, database_url: str, thorough: bool
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,13 @@ sources = [path for path in project_files() if path.suffix == ".py"]
 def _cited(source: Path) -> set[tuple[str, str | None]]:
     """Return the pages that a file cites with the headings in quotes behind them, None for the page itself."""
     cited: set[tuple[str, str | None]] = set()
-    for page, headings in _PAGE.findall(_NEXT_LINE.sub(" ", source.read_text())):
+    text = source.read_text()
+    for page, headings in _PAGE.findall(_NEXT_LINE.sub(" ", text)) if ".md" in text else ():
         cited |= {(page, None), *((page, heading) for heading in re.findall(r'"([^"]+)"', headings))}
     return cited
 
 
+@cache
 def _headings(page: str) -> list[str]:
     return re.findall(r"^#+ (.+)$", _FENCE.sub("", (ROOT / page).read_text()), re.MULTILINE)
 

@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ _KINDS = {"console", "python", "sql", "json", "text", "sh"}
 by_page = pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
+@cache
 def _anchors(page: Path) -> set[str]:
     """Return the anchors that a renderer makes of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)

@@ -25,6 +25,7 @@ def test_no_file_names_a_registry_or_a_home_folder() -> None:
     found = {
         f"{name}:{number}: {line.strip()}"
         for name, text in _texts().items()
+        if _HOSTS.search(text) or _HOMES.search(text)
         for number, line in enumerate(text.splitlines(), 1)
         if _HOSTS.search(line) or _HOMES.search(line)
     }

@@ -71,9 +71,9 @@ def found_in(text: str) -> set[str]:
 
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the texts of a module, with their lines; of docstrings those that are shown: of commands and routes."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     hidden = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
             continue
         is_shown = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (
@@ -82,7 +82,7 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
         first = node.body[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and not is_shown:
             hidden.add(id(first.value))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in hidden:
             yield node.lineno, node.value
 
