@@ -278,6 +278,20 @@ async def test_files_that_cannot_be_run(database_url: str, fair: Fair, sql: str,
     assert "speak" in noted["sandbox"][1]
 
 
+async def test_leftovers_are_made_again(database_url: str, fair: Fair) -> None:
+    """Views that the database does not know of are a kind's own if they are what its files make, and else others'."""
+    fair.has("create view fair_units as values (1, 'lot');\ncomment on view fair_units is 'Units.';")
+    await of_kinds.apply(database_url)
+    async with connected(database_url) as connection:
+        await connection.execute("delete from kind_analytics where kind = 'fair'")
+        await of_kinds.apply(database_url)
+        assert (await _noted(database_url))["fair"] == (1, ("fair_units",))
+        await connection.execute("delete from kind_analytics where kind = 'fair'")
+        await connection.execute("comment on view analytics.fair_units is 'Mine.'")
+    with pytest.raises(InvalidKindError, match='"fair_units" already exists: rename or drop what others'):
+        await of_kinds.apply(database_url)
+
+
 async def test_files_are_numbered(fair: Fair) -> None:
     """A number that lacks, or a name without one, is refused by naming the file and what it should be."""
     (fair.folder / "0003_more.sql").write_text(SECOND)

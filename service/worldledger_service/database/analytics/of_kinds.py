@@ -38,6 +38,8 @@ _AGAIN: Final = "run `worldledger db upgrade`"
 _APPLICATION: Final = "worldledger migration"
 _RELATION: Final = "relation analytics."
 _READERS: Final = (SERVICE_ROLE, READER_ROLE, GUEST_ROLE)
+#: A view that a file makes, or says something of.
+_VIEW: Final = re.compile(r"\bview\s+(\w+)", re.IGNORECASE)
 _FILE: Final = re.compile(r"(\d{4})_\w+\.sql")
 
 _RECORDED: Final = "select kind, version, digest, views from public.kind_analytics order by kind"
@@ -229,6 +231,8 @@ async def _apply(connection: Connection, bring: Analytics) -> None:
         return
     if state(bring, record) == "changed":
         raise _refusal(bring.kind, _changed(bring, version))
+    if record is None and await connection.fetchval(_MAY_COMPARE):
+        await _drop_leftovers(connection, bring)
     others = await _views(connection) - own
     for script in bring.scripts[version:]:
         await connection.execute("set local search_path = analytics, pg_temp")
@@ -248,6 +252,25 @@ async def _apply(connection: Connection, bring: Analytics) -> None:
     if await connection.fetchval(_MAY_COMPARE):
         for found in await _differences(connection, bring, bring.version, own):
             raise _refusal(bring.kind, found)
+
+
+async def _drop_leftovers(connection: Connection, bring: Analytics) -> None:
+    """Drop views of a kind that the database does not know of, if they are the owner's and what the kind's files make.
+
+    Such are left where the schema public was dropped by hand, and with it the table that says what was applied.
+    """
+    named = {name for script in bring.scripts for name in _VIEW.findall(script.sql)}
+    of_others = {line.partition(": ")[0].removeprefix(_RELATION) for line in catalogue.expected()}
+    of_others.update(view for record in (await recorded(connection)).values() for view in record.views)
+    there = (await _views(connection) & named) - of_others
+    if not there or await _upon(connection, there):
+        return
+    try:
+        names, wanted = await _wanted(connection, bring, bring.version, among=there)
+    except InvalidKindError:
+        return  # the files themselves say more
+    if names and not catalogue.compare(await catalogue.views_of_kind(connection, names), wanted):
+        await connection.execute("drop view " + ", ".join(f'analytics."{view}"' for view in names))
 
 
 async def _views(connection: Connection) -> set[str]:
@@ -386,6 +409,20 @@ def _told(kind: str, bring: Analytics | None, record: Recorded | None) -> str | 
 async def _differences(connection: Connection, bring: Analytics, version: int, views: Collection[str]) -> list[str]:
     """Compare views with what the files of a kind make; in a transaction, as the owner."""
     live = await catalogue.views_of_kind(connection, views)
+    try:
+        _, wanted = await _wanted(connection, bring, version)
+    except InvalidKindError as error:
+        return [error.message]
+    return catalogue.compare(live, wanted)
+
+
+async def _wanted(
+    connection: Connection, bring: Analytics, version: int, among: Collection[str] | None = None
+) -> tuple[list[str], list[str]]:
+    """Return the names of the views that the files of a kind make (those ``among`` others), and what they are to be.
+
+    In a transaction, as the owner. Raises InvalidKindError where the files cannot be run.
+    """
     made = connection.transaction()
     await made.start()
     try:
@@ -395,8 +432,9 @@ async def _differences(connection: Connection, bring: Analytics, version: int, v
                 await connection.execute(script.sql)
             except asyncpg.PostgresError as error:
                 what = f"{script.file} cannot be run beside it: {error.args[0]}; are views named without a schema?"
-                return [f"kind {bring.kind}: {what}"]
+                raise _refusal(bring.kind, what) from error
         names = [row["relname"] for row in await connection.fetch(_TEMPORARY)]
+        names = [name for name in names if among is None or name in among]
         wanted = await catalogue.views_of_kind(connection, names, made=True)
     finally:
         await made.rollback()
@@ -405,4 +443,4 @@ async def _differences(connection: Connection, bring: Analytics, version: int, v
         for name in (line.partition(": ")[0].removeprefix(_RELATION) for line in wanted if line.startswith(_RELATION))
         for role in _READERS
     ]
-    return catalogue.compare(live, sorted([*wanted, *granted]))
+    return names, sorted([*wanted, *granted])
