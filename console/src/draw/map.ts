@@ -130,13 +130,14 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
     context.stroke(trails);
     context.globalAlpha = 1;
     const frame = frames.at(seq);
+    const marks = frame?.marks.size === 0 ? undefined : frame?.marks;
     const moved = new Set([...frame?.changed ?? []].map((pointer) => steps(pointer)[1]));
     context.font = "12px system-ui, sans-serif";
     const points = { [ink]: new Path2D(), [accent]: new Path2D() };
     for (const [name, place] of now) {
       const [x, y] = at(place);
       const pointer = below("/entities", name);
-      const mark = frame?.marks.get(pointer) ?? frame?.marks.get(`${pointer}/position`);
+      const mark = marks && (marks.get(pointer) ?? marks.get(`${pointer}/position`));
       const [colour, radius] = moved.has(name) ? [accent, 6] : [ink, 4];
       const path = mark === undefined ? points[colour] as Path2D : new Path2D();
       path.moveTo(x + radius, y);
