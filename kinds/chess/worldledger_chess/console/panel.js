@@ -36,7 +36,7 @@ STYLE.replaceSync(`
 .chess .verdict { margin: 0 0 0.5rem; } .chess .verdict p { margin: 0.2rem 0; }
 .chess .words { border-left: 3px solid var(--here); margin: 0.4rem 0; padding: 0.1rem 0.6rem; }
 .chess .words p { margin: 0.2rem 0; }
-.chess .words h3 { font-size: 0.9rem; margin: 0; }
+.chess .words .move { font-size: 0.9rem; font-weight: 600; }
 .chess .later, .chess .later .wl-note { color: var(--quiet); font-style: italic; }
 .chess .said { display: block; font-size: 0.9em; color: var(--quiet); white-space: pre-wrap; overflow-wrap: anywhere; }
 .chess .refused { color: var(--bad); }
@@ -503,7 +503,7 @@ export function panel(element, frames, cursor, tools) {
     const own = written.filter((each) => each.global_seq > from && each.global_seq < to && author(each) === who)
       .filter(({ kind, payload }) => kind !== "GenerationText" || payload["part"] === "output");
     const texts = [...saidIn(now.effect.payload), ...own.flatMap(({ payload }) => saidIn(payload, "text", "content"))];
-    const title = make("h3", "", `${now.text} ${now.sign} `, make("bdi", "", who));
+    const title = make("p", "move", `${now.text} ${now.sign} `, make("bdi", "", who));
     const why = now.told === "" || now.sign === "" ? [] : [make("p", "wl-note", now.told)];
     const said = texts.length === 0
       ? [make("p", "wl-note", "Nothing was written about this move."), ...nearest(at)]

@@ -17,10 +17,11 @@ STYLE.replaceSync(`
 .simulation .line { display: flex; flex-wrap: wrap; column-gap: 0.3em; }
 .simulation .line > bdi { min-width: 0; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 6; overflow: hidden; white-space: pre-line; }
 .simulation .line.mark-outdated, .simulation .line.mark-noised { border-left: 3px solid; padding-left: 0.3em; }
-.columns:not(.of-1) .simulation .line { flex-wrap: nowrap; white-space: nowrap; }
-.columns:not(.of-1) .simulation .line > * { flex: none; }
-.columns:not(.of-1) .simulation .line > .sign { flex: 0 1 auto; min-width: 1.1em; overflow: hidden; text-overflow: ellipsis; }
-.columns:not(.of-1) .simulation .line > bdi { flex: 0 0.01 auto; max-width: 100%; display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.columns:not(.of-1) .simulation .line { flex-wrap: nowrap; white-space: nowrap; overflow: hidden; }
+.columns:not(.of-1) .simulation .line > * { flex: none; min-width: 0; overflow: hidden; text-overflow: ellipsis; }
+.columns:not(.of-1) .simulation .line > bdi { flex: 0 1 auto; display: block; white-space: nowrap; }
+.columns:not(.of-1) .simulation .line > .sign { flex: 0 20 auto; min-width: 1.1em; }
+.columns:not(.of-1) .simulation .line > small { flex: 0 400 auto; }
 .simulation td.missing { color: var(--quiet); }
 .simulation .charts { display: grid; gap: 0.2rem 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 13rem), 1fr)); }
 .simulation .charts svg { width: 100%; display: block; cursor: pointer; }
@@ -151,8 +152,18 @@ function writer(frame) {
   };
 }
 
+/** How far to the right the tables of agents are scrolled: of the truth and of beliefs alike. */
+let across = 0;
+
+/** @param {number} left */
+function together(left) {
+  if (left === across) return;
+  across = left;
+  for (const each of document.querySelectorAll(".simulation .scroll")) each.scrollLeft = left;
+}
+
 /** Least width of a column, in em. */
-const COLUMN_EM = 7;
+const COLUMN_EM = 9;
 
 /** @param {string} title @param {string[]} heads @param {HTMLElement[][]} rows */
 function table(title, heads, rows) {
@@ -350,8 +361,10 @@ export function panel(element, frames, cursor, tools) {
       "aria-label",
       `Variables of agents${frames.agent === null ? "" : `, as ${frames.agent} believes`}`,
     );
+    scroll.addEventListener("scroll", () => together(scroll.scrollLeft));
     inside.push(scroll);
     root.replaceChildren(...inside);
+    if (across !== 0) scroll.scrollLeft = across;
     point();
   };
   const ends = [endFeed, cursor.subscribe(show), frames.subscribe(() => (show(), drawCharts()))];
