@@ -367,7 +367,7 @@ def _groups(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
         rows.append(
             [
                 cut(plain(each["measure"]), 24),
-                cut(plain(each["group"]), 12),
+                cut(plain(each["group"]), 24),
                 str(each["numbers"][place]),
                 str(most),
                 *texts,
