@@ -326,7 +326,9 @@ def test_a_row_that_cannot_be_read_hides_no_other_world(on: Cli, database_url: s
     assert (repaired.code, repaired.out.count("as it should be"), repaired.out.count("REFUSED")) == (1, 2, 6)
 
 
-def test_processes_share_a_long_log(on: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_a_long_log(
+    on: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch, thorough: bool
+) -> None:
     """With --jobs, a long log is verified by other processes, too, and what is said is what one process says."""
     seed(database_url, "w", 600)
     alone = on("verify", "w", "--jobs", "1")
@@ -347,9 +349,10 @@ def test_processes_share_a_long_log(on: Cli, database_url: str, monkeypatch: pyt
         patched.setattr("worldledger_service.store.verification._Log.verified", None)  # which would look again
         assert on("verify", "w", "--jobs", "3") == alone
     assert held == [2]
-    late = "update effects set effect = replace(effect::text, '\"n\":590', '\"n\":29')::json where world_id = 'w'"
-    tamper(database_url, late)
-    found = on("verify", "w", "--jobs", "1")
-    assert found.code == 1
-    assert on("verify", "w", "--jobs", "3") == found
+    if thorough:  # of a log that does not hold tests/store/test_spans.py has it
+        late = "update effects set effect = replace(effect::text, '\"n\":590', '\"n\":29')::json where world_id = 'w'"
+        tamper(database_url, late)
+        found = on("verify", "w", "--jobs", "1")
+        assert found.code == 1
+        assert on("verify", "w", "--jobs", "3") == found
     assert not [child for child in psutil.Process().children(recursive=True) if "spawn_main" in str(child.cmdline())]

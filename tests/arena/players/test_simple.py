@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import subprocess
 import sys
@@ -95,7 +96,8 @@ async def test_random_games_differ_by_seed_and_by_history() -> None:
 async def test_random_games_are_the_same_in_any_process() -> None:
     """A game of a seed is fixed for ever: recorded games can be played again."""
     assert await play(1, 8) == EXPECTED
-    code = "import asyncio; from tests.arena.players.test_simple import play; print(asyncio.run(play('1', 8)))"
+    code = "import asyncio, chess; from worldledger_chess.arena.players import Position, RandomPlayer\n"
+    code += f"{inspect.getsource(play)}\nprint(asyncio.run(play('1', 8)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == str(EXPECTED)
 

@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+import pytest
 import worldledger_chess
 from worldledger_chess.rules.moves import FIELDS
 
@@ -49,12 +50,14 @@ assert any("`is_check`" in line for line in TABLES["move_made"]())
 """
 
 
-def files_with(name: str) -> Iterator[str]:
-    """Yield the product's files in which a name stands: in Python as a word of the code, elsewhere also in prose.
+@cache
+def files_with(name: str) -> frozenset[str]:
+    """Return the product's files in which a name stands: in Python as a word of the code, elsewhere also in prose.
 
     Numbered SQL of a kind is one place: what an earlier file made, the next one replaces.
     """
     word = re.compile(rf"\b{name}\b")
+    found = set()
     for folder in PRODUCT:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix not in {".py", ".sql", ".md", ".txt", ".json"} or "__pycache__" in path.parts:
@@ -62,7 +65,8 @@ def files_with(name: str) -> Iterator[str]:
             text = path.read_text()
             if word.search(text) and (path.suffix != ".py" or name in words_of(path)):
                 place = path.parent if path.parent.name == "analytics" else path
-                yield place.relative_to(ROOT).as_posix()
+                found.add(place.relative_to(ROOT).as_posix())
+    return frozenset(found)
 
 
 def words_of(path: Path) -> set[str]:
@@ -76,7 +80,7 @@ def words_of(path: Path) -> set[str]:
 def test_a_field_of_a_move_stands_in_three_files_at_most(name: str) -> None:
     """In the table with who fills it; where it has one, in the view's numbered SQL; and where a rule is about it."""
     assert name in {field.name for field in FIELDS}
-    found = set(files_with(name)) - LEFT_OUT.keys()
+    found = files_with(name) - LEFT_OUT.keys()
     assert "kinds/chess/worldledger_chess/rules/moves.py" in found
     assert len(found) <= MOST, sorted(found)
 
@@ -86,6 +90,7 @@ def test_each_file_that_is_left_out_has_such_names() -> None:
     assert {file for name in FOLLOWED for file in files_with(name)} >= LEFT_OUT.keys()
 
 
+@pytest.mark.thorough  # of the fields that there are, the tests above and those of rules, columns and docs have it
 def test_a_line_in_the_table_is_a_field_everywhere(tmp_path: Path) -> None:
     """A fact is written into every move, may not be misstated, and has a column with its value and a line in docs."""
     shutil.copytree(Path(worldledger_chess.__file__).parent, tmp_path / "worldledger_chess")
