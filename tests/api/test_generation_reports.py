@@ -7,15 +7,18 @@ from typing import Any
 
 import httpx2
 import pytest
+import pytest_asyncio
 
 from .helpers import WorldClient, problem
 from .living import new_world, of, register
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 REPORT = of("alice", "generations", "g", "report")
 LEASE = of("alice", "lease")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def town(client: WorldClient) -> WorldClient:
     """Return a client of a world in which alice lives."""
     await new_world(client)
@@ -24,7 +27,7 @@ async def town(client: WorldClient) -> WorldClient:
 
 
 async def _effects(client: httpx2.AsyncClient, kind: str) -> list[dict[str, Any]]:
-    found = (await client.get("/v1/worlds/town/effects", params={"kind": kind, "limit": 1000})).json()["effects"]
+    found = (await client.get("effects", params={"kind": kind, "limit": 1000})).json()["effects"]
     return list(found)
 
 
@@ -45,7 +48,7 @@ async def test_a_report_ends_its_generation(town: WorldClient) -> None:
     report = {"outcome": "acted", "tokens_in": 3, "tokens_out": 1, "price": 0.5, "currency": "EUR", "texts": texts}
     answer = await town.post(REPORT, json=report)
     assert (answer.status_code, answer.json()["replayed"]) == (201, False)
-    effects = (await town.get("/v1/worlds/town/effects?limit=1000")).json()["effects"][-4:]
+    effects = (await town.get("effects?limit=1000")).json()["effects"][-4:]
     assert [effect["kind"] for effect in effects] == [
         "GenerationFinished",
         "GenerationText",
