@@ -111,7 +111,8 @@ class Ruleset:
         """Return the effects that the service writes right after a world's genesis, together with it.
 
         ``config`` is the result of `check_config`, ``checkpoint`` a state to begin with, in the ruleset's own form. The
-        base writes none. Raises InvalidConfigError for a checkpoint that the world cannot begin with.
+        base writes none. Later no effect of the ruleset's kinds may be in the service's name (`worldledger.log_rules`).
+        Raises InvalidConfigError for a checkpoint that the world cannot begin with.
         """
         if checkpoint is not None:
             raise InvalidConfigError(f"worlds of {self.name} begin with no checkpoint", path="$.checkpoint")
