@@ -42,4 +42,8 @@ def checkout_without(kind: str, folder: Path, tests: Iterable[str]) -> str:
     wheel = run([sys.executable, "-c", build], cwd=folder, env=environment()).split()[-1]
     with zipfile.ZipFile(made / wheel) as archive:
         archive.extractall(site)
+    script = made / "bin" / "worldledger"
+    begin = 'import sys\nfrom worldledger_service.cli.entry import main\nif __name__ == "__main__":\n    sys.exit(main())\n'
+    script.write_text(f"#!{python}\n{begin}")
+    script.chmod(0o755)
     return python
