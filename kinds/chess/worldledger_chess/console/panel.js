@@ -374,6 +374,8 @@ export function panel(element, frames, cursor, tools) {
   /** Who moves each side, if the game is played here. */
   const movers = object(object(frames.world.config["live"])["players"]);
   const [onward, hand] = [playOn(frames, cursor, tools), byHand(frames, cursor, tools, () => show())];
+  // Until it is known whose move it is.
+  hand.form.hidden = onward.hidden = true;
   forms.append(hand.form, onward);
   const list = make("ol", "");
   list.setAttribute("aria-label", "Moves");
