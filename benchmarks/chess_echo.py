@@ -11,8 +11,8 @@ from fastapi import Body, FastAPI
 app = FastAPI()
 
 
-@app.get("/livez")
-async def livez() -> dict[str, str]:
+@app.get("/readyz")
+async def readyz() -> dict[str, str]:
     """Say that it is there."""
     return {}
 

@@ -27,8 +27,8 @@ from worldledger_service.settings import Settings
 app = create_app(Settings(), sys.argv[1])
 echo = FastAPI()
 
-@echo.get("/livez")
-async def livez() -> dict[str, str]:
+@echo.get("/readyz")
+async def readyz() -> dict[str, str]:
     return {}
 
 @echo.post("/echo")
@@ -126,7 +126,7 @@ def free_port() -> int:
 async def until_alive(port: int) -> None:
     for _ in range(300):
         try:
-            with await asyncio.to_thread(urlopen, f"http://127.0.0.1:{port}/livez", timeout=2):
+            with await asyncio.to_thread(urlopen, f"http://127.0.0.1:{port}/readyz", timeout=2):
                 return
         except OSError:
             await asyncio.sleep(0.05)
