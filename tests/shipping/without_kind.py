@@ -15,6 +15,14 @@ from .project import ROOT, environment, run
 #: What is no part of a checkout. What is compiled and the console that is built go along: to copy them is quicker.
 _MADE: Final = (".venv", ".git", ".*_cache", "node_modules")
 
+#: As pip writes the command.
+_SCRIPT: Final = """\
+import sys
+from worldledger_service.cli.entry import main
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
 
 def checkout_without(kind: str, folder: Path, tests: Iterable[str]) -> str:
     """Copy the checkout into a folder, without a kind's package and entry point, and without these tests; install it.
@@ -43,7 +51,6 @@ def checkout_without(kind: str, folder: Path, tests: Iterable[str]) -> str:
     with zipfile.ZipFile(made / wheel) as archive:
         archive.extractall(site)
     script = made / "bin" / "worldledger"
-    begin = 'import sys\nfrom worldledger_service.cli.entry import main\nif __name__ == "__main__":\n    sys.exit(main())\n'
-    script.write_text(f"#!{python}\n{begin}")
+    script.write_text(f"#!{python}\n{_SCRIPT}")
     script.chmod(0o755)
     return python

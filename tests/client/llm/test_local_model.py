@@ -11,10 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from worldledger_chess.arena import ArenaSettings
-from worldledger_chess.rules import validate_game_state
 
-from tests.arena.helpers import effects, of_players, opened
 from tests.client.helpers import soon
 from worldledger.client import Client
 from worldledger.llm import Persona
@@ -83,6 +80,12 @@ async def test_a_person_interrupts_a_real_model(room: Client, model: OpenAIModel
 
 async def test_a_real_model_plays_chess(address: str, shared_url: str) -> None:
     """Each answer is an attempt in the log and has its tokens; whatever it says, the game goes on by the fallback."""
+    pytest.importorskip("worldledger_chess")
+    from worldledger_chess.arena import ArenaSettings  # noqa: PLC0415 - where it is there
+    from worldledger_chess.rules import validate_game_state  # noqa: PLC0415
+
+    from tests.arena.helpers import effects, of_players, opened  # noqa: PLC0415
+
     persona = {"parameters": {"max_tokens": 8, "seed": 1, "temperature": 0.7}}
     player = {"name": "llm", "model": "smollm2", "base_url": address, "persona": persona}
     async with opened(shared_url, time.time, ArenaSettings(adopt=False, allow_programs=True)) as arena:
