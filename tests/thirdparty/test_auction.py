@@ -272,6 +272,8 @@ def test_it_is_served(place: Installation) -> None:
         assert (problem.status_code, problem.json()["code"]) == (404, "no_auction")
         bought = {"bidder": "bob", "lots": 1, "worlds": 1, "spent": 10}
         wait_for(lambda: bought in _buyers(client), "the projections have read the sale")
+        world = client.get("/worlds/live", params={"outcome": True}).json()
+        assert world["outcome"] == "1 of 1 lots sold"
         at = client.get("/worlds/live/state", params={"at": "lot:1"}).json()
         assert at["state"]["entities"]["lot-1"]["bidder"] == "bob"
         document = client.get(str(client.base_url).removesuffix("/v1/") + "/openapi.json").json()
