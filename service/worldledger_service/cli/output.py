@@ -393,20 +393,27 @@ def _filled(pieces: str | Sequence[str], used: int, screen: int | None) -> Itera
 
 #: No column is made wider than this for one long text.
 _WIDEST: Final = 64
+#: A name of fewer columns does not tell which of an experiment's worlds it is.
+_TELLING: Final = 28
 #: Spaces between two columns.
 _GAP: Final = 2
 
 
-def put_rows(header: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
+def put_rows(header: Sequence[str] | None, rows: Sequence[Sequence[str]], spare: int | None = None) -> None:
     """Write a page of rows; the first one has a header. On a terminal each is a line of it, and long texts are cut.
 
-    Names, in the first column, are cut in the middle: those of games differ at their ends.
+    Names, in the first column, are cut in the middle: those of games differ at their ends. The column ``spare`` is left
+    out on a terminal that is too narrow for it beside telling names.
     """
     rows = rows if header is None else [header, *rows]
     widths = [min(_WIDEST, max(map(len, column))) for column in zip(*rows, strict=True)]
     screen = screen_width()
     if screen is not None:
-        widths = fitted([max(map(width, column)) for column in zip(*rows, strict=True)], screen, _GAP)
+        whole = [max(map(width, column)) for column in zip(*rows, strict=True)]
+        widths = fitted(whole, screen, _GAP)
+        if spare is not None and widths[0] < min(whole[0], _TELLING):
+            rows = [[*row[:spare], *row[spare + 1 :]] for row in rows]
+            widths = fitted([*whole[:spare], *whole[spare + 1 :]], screen, _GAP)
         rows = [[cut_inside(row[0], widths[0]), *map(cut, row[1:], widths[1:])] for row in rows]
     for row in rows:
         _put_row(row, widths)

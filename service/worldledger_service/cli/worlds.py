@@ -163,7 +163,8 @@ async def _as_table(store: Store, experiment: str | None, unreadable: list[Findi
         worlds = [world for world in page if isinstance(world, WorldRecord)]
         unreadable += [world for world in page if not isinstance(world, WorldRecord)]
         stand = await outcomes(store.reader, worlds)
-        put_rows(_HEADER if first else None, [_row(world, stand.get(world.world_id, "")) for world in worlds])
+        rows = [_row(world, stand.get(world.world_id, "")) for world in worlds]
+        put_rows(_HEADER if first else None, rows, spare=_HEADER.index("CREATED"))
         first = False
         after = page[-1].world_id
     if first:
