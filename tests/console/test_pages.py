@@ -176,9 +176,9 @@ async def test_a_game_leads_to_the_move_that_lost_it(page: Page) -> None:
     Nothing was written about that move; what was written nearest to it is one click away.
     """
     await page.goto("/#/?q=hasty-hal-vs-cautious-cora-2026-01-04")
-    row = page.get_by_role("row").filter(has_text="Hasty Hal - Cautious Cora 0-1, resignation")
+    row = page.get_by_role("row").filter(has_text="0-1, resignation: Hasty Hal - Cautious Cora")
     await row.get_by_role("link").first.click()
-    await expect(page.locator("main > header")).to_contain_text("Hasty Hal - Cautious Cora 0-1, resignation")
+    await expect(page.locator("main > header")).to_contain_text("0-1, resignation: Hasty Hal - Cautious Cora")
     await page.get_by_role("button", name="Turning point: 5. Bxe7 ??").click()
     await expect(moment(page)).to_have_attribute("aria-valuenow", "11")
     words = page.locator(".chess .words")

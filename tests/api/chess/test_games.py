@@ -22,12 +22,12 @@ async def test_lists_of_worlds_say_how_games_stand(client: httpx2.AsyncClient, p
     """With `outcome` each world says how it stands, in a line of its kind's; null where there is nothing to say."""
     found = (await client.get("/v1/worlds?outcome=true")).json()["worlds"]
     assert {world["world_id"]: world["outcome"] for world in found} == {
-        "g1": "ana - bo 0-1, checkmate",
-        "g2": "cy - ana *, black to move after 1 half-move",
+        "g1": "0-1, checkmate: ana - bo",
+        "g2": "*, black to move after 1 half-move: cy - ana",
         "g3": None,
         "town": None,
     }
-    assert (await client.get("/v1/worlds/g1?outcome=true")).json()["outcome"] == "ana - bo 0-1, checkmate"
+    assert (await client.get("/v1/worlds/g1?outcome=true")).json()["outcome"] == "0-1, checkmate: ana - bo"
     assert "outcome" not in (await client.get("/v1/worlds/g1")).json()
 
 

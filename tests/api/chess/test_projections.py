@@ -41,7 +41,7 @@ async def test_an_outcome_is_told_anew_once_it_is_known(client: httpx2.AsyncClie
     tag = {"If-None-Match": before.headers["ETag"]}
     after = await client.get("/v1/worlds/g2?outcome=true", headers=tag)
     assert (before.json()["outcome"], after.status_code) == (None, 200)
-    assert after.json() == {**before.json(), "outcome": "ana - bo *, black to move after 1 half-move"}
+    assert after.json() == {**before.json(), "outcome": "*, black to move after 1 half-move: ana - bo"}
     assert (await client.get("/v1/worlds/g2", headers=tag)).headers["ETag"] == f'{before.headers["ETag"][:-10]}"'
 
 

@@ -1,4 +1,4 @@
-"""How games of chess stand, in a line each: the players, the result and how it came about."""
+"""How games of chess stand, in a line each: the result, how it came about, and the players."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from projections.games where world_id = any($1::text[]) and status is not null
 
 
 def line(game: Row) -> str:
-    """Return how a game stands, such as ``Ann - Bob 1-0, checkmate``."""
+    """Return how a game stands, such as ``1-0, checkmate: Ann - Bob``; lists cut at the end."""
     players = f"{game['white'] or '?'} - {game['black'] or '?'}"
     if game["result"] is None:
-        return f"{players} *, {game['turn']} to move after {counted(game['plies'], 'half-move')}"
+        return f"*, {game['turn']} to move after {counted(game['plies'], 'half-move')}: {players}"
     how = game["reason"] if game["reason"] not in {None, "unknown"} else game["status"]
-    return f"{players} {MARKERS[game['result']]}, {how.replace('_', ' ')}"
+    return f"{MARKERS[game['result']]}, {how.replace('_', ' ')}: {players}"
 
 
 OUTCOMES: Final = Outcomes(GAMES, line)
