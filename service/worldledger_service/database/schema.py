@@ -190,7 +190,9 @@ async def _as_owner(url: str, work: Callable[[SyncConnection], Any]) -> None:
 
     # asyncpg reads the address, so every form that it knows (sockets, several hosts) works here too.
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
-    event.listen(engine.sync_engine, "do_execute", _in_one_message)
+    statements = _Statements()
+    event.listen(engine.sync_engine, "do_execute", statements.take)
+    event.listen(engine.sync_engine, "commit", statements.execute)
     while not _ALEMBIC.acquire(blocking=False):  # noqa: ASYNC110 - an event belongs to one loop only
         await asyncio.sleep(0.05)
     try:
@@ -210,16 +212,29 @@ async def _as_owner(url: str, work: Callable[[SyncConnection], Any]) -> None:
         await engine.dispose()
 
 
-def _in_one_message(_cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    """Execute a statement that has no parameters and gives no rows, if it is one; return whether it was.
+class _Statements:
+    """Statements without parameters and rows, sent together before the next other statement, or the commit.
 
     SQLAlchemy prepares each statement first, of which an upgrade has 1,500: that takes three messages.
     """
-    if parameters or not _WITHOUT_ROWS.match(statement):
-        return False
-    connection = context.root_connection.connection.dbapi_connection
-    connection.run_async(lambda driver: driver.execute(statement))
-    return True
+
+    def __init__(self) -> None:
+        self._waiting: list[str] = []
+
+    def take(self, _cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        """Keep a statement for later if it may be, and return whether it may; else execute those that were kept."""
+        if parameters or not _WITHOUT_ROWS.match(statement):
+            self.execute(context.root_connection)
+            return False
+        self._waiting.append(statement)
+        return True
+
+    def execute(self, connection: SyncConnection) -> None:
+        """Execute what was kept, one statement after the other."""
+        if self._waiting:
+            script, self._waiting = "\n;\n".join(self._waiting), []
+            driver: Any = connection.connection.dbapi_connection
+            driver.run_async(lambda asyncpg_connection: asyncpg_connection.execute(script))
 
 
 async def _name_holders(url: str, error: BaseException) -> None:
