@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -18,7 +20,9 @@ from worldledger.kinds import Kind, installed, parts
 from .helpers import connected, undone, write_world
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from tests.conftest import Servers
 
 FIRST = """
 create view fair_bids as
@@ -51,17 +55,41 @@ class Fair(SimpleNamespace):
             (self.folder / f"{number:04}_views.sql").write_text(sql)
 
 
+@pytest.fixture(scope="module")
+def small(servers: Servers, server_kind: str) -> Iterator[str]:
+    """Return the address of a migrated database that has the views of the kind sandbox alone."""
+    url = servers.create(server_kind, servers.template(server_kind))
+
+    async def leave_one() -> None:
+        for kind in of_kinds.brought().keys() - {"sandbox"}:
+            await of_kinds.drop(url, kind, force=True)
+
+    asyncio.run(leave_one())
+    yield url
+    servers.drop(server_kind, url)
+
+
 @pytest.fixture
-def fair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fair:
-    """Return a kind of the name fair with a first file, which is installed."""
+def small_url(servers: Servers, server_kind: str, small: str) -> Iterator[str]:
+    """Return the address of a test's own such database: to compare the views of one kind is a fifth of the work."""
+    url = servers.create(server_kind, urlsplit(small).path[1:])
+    yield url
+    servers.drop(server_kind, url)
+
+
+@pytest.fixture
+def fair(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fair:
+    """Return a kind of the name fair with a first file, which is installed beside those that the database has."""
     module = ModuleType("tests_fair")
     module.FOLDER = tmp_path  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tests_fair", module)
     kind = Kind(name="fair", analytics="tests_fair:FOLDER")
     made = Fair(folder=tmp_path, there=True)
 
+    others = {"sandbox": installed()["sandbox"]} if "small_url" in request.fixturenames else installed()
+
     def found() -> Mapping[str, Kind]:
-        return {**installed(), **({"fair": kind} if made.there else {})}
+        return {**others, **({"fair": kind} if made.there else {})}
 
     monkeypatch.setattr(of_kinds, "installed", found)
     made.has(FIRST)
@@ -109,54 +137,54 @@ async def test_moments_in_sql_are_counted_in_what_the_rulesets_declare(database_
             assert {(row[0], tuple(row[1]), row[2], row[3]) for row in rows} == declared, kind
 
 
-async def test_a_newer_version_is_applied(database_url: str, fair: Fair) -> None:
+async def test_a_newer_version_is_applied(small_url: str, fair: Fair) -> None:
     """Files beyond the version that the database has are run, once; what others made upon the views may stay."""
-    await of_kinds.apply(database_url)
-    async with connected(database_url) as connection:
+    await of_kinds.apply(small_url)
+    async with connected(small_url) as connection:
         await connection.execute("create view public.mine as select amount from analytics.fair_bids")
         fair.has(FIRST, SECOND)
-        (finding,) = await _found(database_url)
+        (finding,) = await _found(small_url)
         assert finding.startswith("kind fair: the database has version 1 of its views, its package brings version 2")
         await connection.execute("drop view public.mine")
-        await of_kinds.apply(database_url)
-        await of_kinds.apply(database_url)
-    assert (await _noted(database_url))["fair"] == (2, ("fair_bids", "fair_totals"))
-    assert await _found(database_url) == []
+        await of_kinds.apply(small_url)
+        await of_kinds.apply(small_url)
+    assert (await _noted(small_url))["fair"] == (2, ("fair_bids", "fair_totals"))
+    assert await _found(small_url) == []
     (fair.folder / "0002_views.sql").unlink()
-    (finding,) = await _found(database_url)
+    (finding,) = await _found(small_url)
     assert finding.endswith("version 2 of its views, its package brings version 1: install a newer package")
 
 
-async def test_files_that_were_changed(database_url: str, fair: Fair) -> None:
+async def test_files_that_were_changed(small_url: str, fair: Fair) -> None:
     """Another text under a version that was applied is told, and keeps later files from being run."""
-    await of_kinds.apply(database_url)
+    await of_kinds.apply(small_url)
     changed = FIRST.replace("How much.", "How many.")
     fair.has(changed)
-    (finding,) = await _found(database_url)
+    (finding,) = await _found(small_url)
     assert finding.startswith("kind fair: 0001_views.sql of its package cannot be what was applied here as version 1")
     assert "run `worldledger kind drop fair --force` and `worldledger db upgrade`" in finding
-    await of_kinds.apply(database_url)
+    await of_kinds.apply(small_url)
     fair.has(changed, SECOND)
     with pytest.raises(InvalidKindError) as caught:
-        await of_kinds.apply(database_url)
+        await of_kinds.apply(small_url)
     assert caught.value.message == finding
-    await of_kinds.drop(database_url, "fair", force=True)
-    await of_kinds.apply(database_url)
-    assert await _found(database_url) == []
+    await of_kinds.drop(small_url, "fair", force=True)
+    await of_kinds.apply(small_url)
+    assert await _found(small_url) == []
 
 
-async def test_a_package_that_is_gone(database_url: str, fair: Fair) -> None:
+async def test_a_package_that_is_gone(small_url: str, fair: Fair) -> None:
     """That views stand whose package is not installed is told; they are read as before, and dropped without it."""
-    await of_kinds.apply(database_url)
+    await of_kinds.apply(small_url)
     fair.there = False
-    await of_kinds.apply(database_url)
+    await of_kinds.apply(small_url)
     has = "the database has version 1 of its views, its package is not installed"
-    assert await _found(database_url) == [f"kind fair: {has}: install it, or `worldledger kind drop fair`"]
-    async with connected(database_url, role="worldledger_reader") as reader:
+    assert await _found(small_url) == [f"kind fair: {has}: install it, or `worldledger kind drop fair`"]
+    async with connected(small_url, role="worldledger_reader") as reader:
         assert await reader.fetch("select total from analytics.fair_sums") == []
-    dropped = await of_kinds.drop(database_url, "fair")
+    dropped = await of_kinds.drop(small_url, "fair")
     assert (dropped.views, dropped.worlds) == (("fair_bids", "fair_sums"), 0)
-    assert await _found(database_url) == []
+    assert await _found(small_url) == []
 
 
 #: What somebody did to the views of a kind, and how a finding begins.
@@ -196,10 +224,10 @@ TAMPERINGS = {
 }
 
 
-async def test_the_check_notices(database_url: str, fair: Fair, subtests: pytest.Subtests) -> None:
+async def test_the_check_notices(small_url: str, fair: Fair, subtests: pytest.Subtests) -> None:
     """A change to the views of a kind is a finding, whichever of them it is."""
-    await of_kinds.apply(database_url)
-    async with connected(database_url) as connection:
+    await of_kinds.apply(small_url)
+    async with connected(small_url) as connection:
         for name, (statement, beginning) in TAMPERINGS.items():
             with subtests.test(name=name):
                 async with undone(connection):
@@ -209,38 +237,38 @@ async def test_the_check_notices(database_url: str, fair: Fair, subtests: pytest
         assert await of_kinds.findings(connection) == []
 
 
-async def test_the_names_of_the_program_are_not_hidden(database_url: str, fair: Fair) -> None:
+async def test_the_names_of_the_program_are_not_hidden(small_url: str, fair: Fair) -> None:
     """A view of the program's own stays one of the catalogue, though a kind is noted to have brought it."""
-    await of_kinds.apply(database_url)
-    async with connected(database_url) as connection:
+    await of_kinds.apply(small_url)
+    async with connected(small_url) as connection:
         before = await schema.catalogue(connection)
         await connection.execute("update kind_analytics set views = views || array['effects'] where kind = 'fair'")
         assert await schema.catalogue(connection) == before
 
 
-async def test_something_is_made_upon_a_view(database_url: str, fair: Fair) -> None:
+async def test_something_is_made_upon_a_view(small_url: str, fair: Fair) -> None:
     """A version that drops it is refused by naming what, whose, and what to do; nothing of the version is there."""
-    await of_kinds.apply(database_url)
-    async with connected(database_url) as connection:
+    await of_kinds.apply(small_url)
+    async with connected(small_url) as connection:
         user = await connection.fetchval("select current_user")
         await connection.execute("create view public.mine as select total from analytics.fair_sums")
         await connection.execute("create materialized view public.more as select * from public.mine")
         fair.has(FIRST, SECOND)
         with pytest.raises(InvalidKindError) as caught:
-            await of_kinds.apply(database_url)
+            await of_kinds.apply(small_url)
         message = caught.value.message
         assert message.startswith("kind fair: 0002_views.sql cannot be applied: ")
         for view in ("mine", "more"):
             assert f"public.{view} of {user} is made upon them" in message
         assert "drop that, run `worldledger db upgrade`, and make it anew" in message
-        assert (await _noted(database_url))["fair"] == (1, ("fair_bids", "fair_sums"))
+        assert (await _noted(small_url))["fair"] == (1, ("fair_bids", "fair_sums"))
         with pytest.raises(
             InvalidKindError, match=r"its views cannot be dropped: public\.mine of .* is made upon them"
         ):
-            await of_kinds.drop(database_url, "fair", force=True)
+            await of_kinds.drop(small_url, "fair", force=True)
         await connection.execute("drop view public.mine cascade")
-    await of_kinds.apply(database_url)
-    assert await _found(database_url) == []
+    await of_kinds.apply(small_url)
+    assert await _found(small_url) == []
 
 
 @pytest.mark.parametrize(
@@ -262,34 +290,34 @@ async def test_something_is_made_upon_a_view(database_url: str, fair: Fair) -> N
         ),
     ],
 )
-async def test_files_that_cannot_be_run(database_url: str, fair: Fair, sql: str, what: str) -> None:
+async def test_files_that_cannot_be_run(small_url: str, fair: Fair, sql: str, what: str) -> None:
     """A mistake in a file is told with its line; the kind has no views then, and all other kinds have theirs."""
     fair.has(sql)
-    async with connected(database_url) as connection:
+    async with connected(small_url) as connection:
         await connection.execute("set role worldledger_owner; delete from kind_analytics where kind = 'sandbox'")
         await connection.execute("drop view analytics.speak")
         views = "entity_created, entity_updated, entity_removed, move, speak_response, interact, relationship_set"
         await connection.execute(f"set search_path = analytics; drop view {views}, relationship_removed")
     with pytest.raises(InvalidKindError) as caught:
-        await of_kinds.apply(database_url)
+        await of_kinds.apply(small_url)
     assert what in caught.value.message
-    noted = await _noted(database_url)
+    noted = await _noted(small_url)
     assert "fair" not in noted
     assert "speak" in noted["sandbox"][1]
 
 
-async def test_leftovers_are_made_again(database_url: str, fair: Fair) -> None:
+async def test_leftovers_are_made_again(small_url: str, fair: Fair) -> None:
     """Views that the database does not know of are a kind's own if they are what its files make, and else others'."""
     fair.has("create view fair_units as values (1, 'lot');\ncomment on view fair_units is 'Units.';")
-    await of_kinds.apply(database_url)
-    async with connected(database_url) as connection:
+    await of_kinds.apply(small_url)
+    async with connected(small_url) as connection:
         await connection.execute("delete from kind_analytics where kind = 'fair'")
-        await of_kinds.apply(database_url)
-        assert (await _noted(database_url))["fair"] == (1, ("fair_units",))
+        await of_kinds.apply(small_url)
+        assert (await _noted(small_url))["fair"] == (1, ("fair_units",))
         await connection.execute("delete from kind_analytics where kind = 'fair'")
         await connection.execute("comment on view analytics.fair_units is 'Mine.'")
     with pytest.raises(InvalidKindError, match='"fair_units" already exists: rename or drop what others'):
-        await of_kinds.apply(database_url)
+        await of_kinds.apply(small_url)
 
 
 async def test_files_are_numbered(fair: Fair) -> None:
@@ -300,33 +328,33 @@ async def test_files_are_numbered(fair: Fair) -> None:
 
 
 @pytest.mark.thorough  # as test_migrations has it
-async def test_a_lock_that_is_not_to_be_had(database_url: str, fair: Fair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lock_that_is_not_to_be_had(small_url: str, fair: Fair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that waits for a reader in vain says which session it is and how it is ended."""
     monkeypatch.setattr(of_kinds, "LOCK_TIMEOUT", "300ms")
-    await of_kinds.apply(database_url)
+    await of_kinds.apply(small_url)
     fair.has(FIRST, SECOND)
-    async with connected(database_url) as reader, reader.transaction():
+    async with connected(small_url) as reader, reader.transaction():
         pid = await reader.fetchval("select pg_backend_pid() from (select 1) one left join analytics.fair_bids on true")
         with pytest.raises(
             InvalidKindError, match=rf"held by PID {pid}, .*SELECT pg_terminate_backend\({pid}\) ends it"
         ):
-            await of_kinds.apply(database_url)
-    await of_kinds.apply(database_url)
-    assert await _found(database_url) == []
+            await of_kinds.apply(small_url)
+    await of_kinds.apply(small_url)
+    assert await _found(small_url) == []
 
 
-async def test_dropping(database_url: str, fair: Fair) -> None:
+async def test_dropping(small_url: str, fair: Fair) -> None:
     """The views of an installed kind are dropped by force only, those of none not at all; worlds are named and stay."""
-    await of_kinds.apply(database_url)
+    await of_kinds.apply(small_url)
     with pytest.raises(InvalidKindError, match="it is installed, and the next `worldledger db upgrade` makes"):
-        await of_kinds.drop(database_url, "fair")
-    with pytest.raises(InvalidKindError, match="no views of it; it has those of chess, fair, recorder, sandbox"):
-        await of_kinds.drop(database_url, "opera")
-    async with connected(database_url) as connection:
+        await of_kinds.drop(small_url, "fair")
+    with pytest.raises(InvalidKindError, match="no views of it; it has those of fair, sandbox"):
+        await of_kinds.drop(small_url, "opera")
+    async with connected(small_url) as connection:
         await write_world(connection, "w")
-    dropped = await of_kinds.drop(database_url, "sandbox", force=True)
+    dropped = await of_kinds.drop(small_url, "sandbox", force=True)
     assert (dropped.worlds, dropped.names, "speak" in dropped.views) == (1, ("w",), True)
-    async with connected(database_url) as connection:
+    async with connected(small_url) as connection:
         assert await connection.fetchval("select count(*) from effects") == 9
         assert await connection.fetchval("select to_regclass('analytics.speak')") is None
 
