@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import httpx2
 import pytest
@@ -12,13 +11,16 @@ import pytest_asyncio
 from worldledger_service.console.assets import BUILT
 
 from tests import warm
+from tests.browsers import BROWSER, FLAGS
 from tests.conftest import Servers
 from tests.markets import change, effect, market
 from tests.shipping.project import ROOT, environment, serving
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, Page, ViewportSize
 
+#: Of a page, in px.
+SIZE: Final[ViewportSize] = {"width": 1280, "height": 900}
 #: A game that Hasty Hal lost, for he would not stop making illegal moves.
 GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-03-4c8135ce83ce"
 #: What an attacker may write into a payload: markup, a script, text from right to left, and a name that is none.
@@ -97,30 +99,75 @@ def _fill(site: Site) -> None:
 async def browser() -> AsyncIterator[Browser]:
     """Run Debian's Chromium."""
     api = pytest.importorskip("playwright.async_api", reason="playwright is not installed here")
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if path is None:
+    if BROWSER is None:
         pytest.skip("Chromium is not installed here (Debian's package chromium)")
     async with api.async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        launched = await playwright.chromium.launch(executable_path=BROWSER, args=[*FLAGS])
         yield launched
         await launched.close()
 
 
+class Tab:
+    """The page that tests look at one after the other: to open one takes a second of a processor."""
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self._browser = browser
+        self._url = url
+        self._page: Page | None = None
+
+    async def open(self) -> Page:
+        """Return an empty page, with nothing stored and nothing set."""
+        if self._page is None:
+            context = await self._browser.new_context(base_url=self._url, viewport=SIZE)
+            context.set_default_timeout(20_000)
+            self._page = await context.new_page()
+        return self._page
+
+    async def clear(self) -> None:
+        """Leave what the page shows and undo what was set; where that fails, the next test gets another page."""
+        page, self._page = self._page, None
+        assert page is not None
+        try:
+            for other in page.context.pages:
+                if other is not page:
+                    await other.close()
+            await page.unroute_all()
+            await page.context.set_offline(False)
+            await page.evaluate("location.href === 'about:blank' || localStorage.clear()")
+            await page.goto("about:blank")
+            await page.set_viewport_size(SIZE)
+            await page.emulate_media(color_scheme="null", reduced_motion="null")
+        except BaseException:
+            await page.context.close()
+            raise
+        self._page = page
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def tab(browser: Browser, site: Site) -> Tab:
+    """Keep one page for all tests."""
+    return Tab(browser, site.url)
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
-    """Open a page; nothing on it may fail, ask another host, break the policy or run what a payload holds."""
-    options = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
-    context = await browser.new_context(base_url=site.url, **options)
-    context.set_default_timeout(20_000)
+async def page(tab: Tab, site: Site) -> AsyncIterator[Page]:
+    """Lend the page; nothing on it may fail, ask another host, break the policy or run what a payload holds."""
+    lent = await tab.open()
     said: list[str] = []
     asked: list[str] = []
-    opened = await context.new_page()
-    opened.on("console", lambda message: said.append(message.text) if message.type in {"error", "warning"} else None)
-    opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.on("request", lambda asking: asked.append(asking.url))
-    yield opened
-    assert await opened.evaluate("window.hurt") is None
-    await context.close()
+    listeners: dict[Any, Callable[[Any], None]] = {
+        "console": lambda message: said.append(message.text) if message.type in {"error", "warning"} else None,
+        "pageerror": lambda error: said.append(str(error)),
+        "request": lambda asking: asked.append(asking.url),
+    }
+    for event, listener in listeners.items():
+        lent.on(event, listener)
+    yield lent
+    hurt = await lent.evaluate("window.hurt")
+    await tab.clear()
+    for event, listener in listeners.items():
+        lent.remove_listener(event, listener)
+    assert hurt is None
     # What the service refuses is told on the page; the browser writes a line of its own.
     assert [text for text in said if "status of 4" not in text] == []
-    assert {url for url in asked if not url.startswith(f"{site.url}/")} == set()
+    assert {url for url in asked if not url.startswith((f"{site.url}/", "file:", "blob:"))} == set()

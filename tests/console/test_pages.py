@@ -21,7 +21,7 @@ from tests.shipping.project import environment
 from .conftest import GAME, NASTY, Site, draft
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Locator, Page
+    from playwright.async_api import Locator, Page, Request
 
 pytestmark = [pytest.mark.slow, pytest.mark.group("console"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -215,7 +215,10 @@ async def test_a_game_is_played_on_from_a_position(page: Page) -> None:
 
 
 async def test_moves_are_made_by_clicks_on_the_board(page: Page, site: Site) -> None:
-    """A click on a piece marks where it may go, as the service says; a click there moves, and asks for a promotion."""
+    """A click on a piece marks where it may go, as the service says; a click there moves, and asks for a promotion.
+
+    Before the position is known there is nothing to move with.
+    """
     new = {"game_id": "clicked", "fen": "4k3/P7/8/8/8/8/8/R3K3 w Q - 0 1", "deadline_s": None}
     sides = {"white": {"agent_id": "w"}, "black": {"agent_id": "b"}}
     site.post("/v1/games", {**new, **sides, "players": {"white": "external", "black": "external"}})
@@ -234,7 +237,17 @@ async def test_moves_are_made_by_clicks_on_the_board(page: Page, site: Site) -> 
         legal = httpx2.get(f"{site.url}/v1/games/clicked").json()["board_state"]["legal_moves"]
         await expect(targets).to_have_count(len({move[2:4] for move in legal if move.startswith(square)}))
 
+    held = asyncio.Event()
+
+    async def hold(route: Any) -> None:
+        await held.wait()
+        await route.continue_()
+
+    await page.route("**/v1/worlds/clicked/frames?*", hold)
     await page.goto("/#/w/clicked?at=live")
+    await expect(page.get_by_role("list", name="Moves")).to_be_attached()
+    await expect(page.get_by_role("textbox", name="Your move")).to_have_count(0)
+    held.set()
     await marked("a1")
     await click("h8")
     await expect(targets).to_have_count(0)
@@ -375,15 +388,16 @@ async def test_the_list_of_effects_follows_the_cursor(page: Page) -> None:
 
 async def test_a_cursor_that_moves_leaves_the_timeline_as_it_is(page: Page) -> None:
     """Steps and jumps of the cursor do not draw the bars anew; a zoom does."""
-    await page.add_init_script("""
+    await page.goto("/")
+    await page.evaluate("""() => {
         window.drawn = 0;
         const clear = CanvasRenderingContext2D.prototype.clearRect;
         CanvasRenderingContext2D.prototype.clearRect = function (...box) {
             if (this.canvas.closest(".timeline")) window.drawn++;
             clear.apply(this, box);
         };
-    """)
-    await page.goto("/#/w/long?at=2000")
+    }""")
+    await page.goto("/#/w/long?at=2000")  # the same document
     await expect(page.get_by_role("list", name="Kinds of effects")).to_contain_text("Move")
     await expect(page.get_by_role("row", selected=True)).to_contain_text("Move")
     drawn = await page.evaluate("window.drawn")
@@ -531,9 +545,14 @@ async def test_the_page_has_its_head_before_its_script(page: Page) -> None:
 async def test_a_world_is_opened_with_little(page: Page) -> None:
     """What is seen first is asked for first: one block of states, a page of effects; the coarse level comes after."""
     asked: list[str] = []
-    page.on("request", lambda asking: asked.append(asking.url.partition("/v1/worlds/long")[2]))
+
+    def note(asking: Request) -> None:
+        asked.append(asking.url.partition("/v1/worlds/long")[2])
+
+    page.on("request", note)
     async with page.expect_request("**/tail?*"), page.expect_request("**/frames?frames=*"):
         await page.goto("/#/w/long?at=450")
+    page.remove_listener("request", note)
     first = [path.partition("?")[0] for path in asked if path[:1] == "/" and "kind=" not in path][:4]
     assert sorted(first) == ["/agents", "/density", "/effects", "/frames"]
 
@@ -574,22 +593,17 @@ async def test_back_and_forward_lead_through_what_was_looked_at(page: Page) -> N
     await expect(page.get_by_role("complementary")).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["#/w/nasty?at=2", "#/w/nasty?at=3&panes=effects,state,tree", "#/w/nasty?at=4&effect=4&panes=effects,tree"],
-)
-async def test_payloads_are_text_whatever_they_hold(page: Page, address: str) -> None:
-    """Markup, scripts, names that are none and long texts are shown as they are; nothing of them is run."""
-    await page.goto(f"/{address}")
+async def test_payloads_are_text_whatever_they_hold(page: Page) -> None:
+    """Markup, scripts, names that are none and long texts are shown as they are, in each pane; none of it is run."""
+    await page.goto("/#/w/nasty?at=4&effect=4&panes=effects,state,tree,transcript")
     await expect(page.get_by_role("row", name=re.compile("<script>")).first).to_be_visible()
-    if "effect=" in address:
-        detail = page.get_by_role("complementary")
-        await expect(detail).to_contain_text(NASTY["text"])
-        await expect(detail.get_by_role("button", name="all 1000000 characters")).to_be_visible()
-    elif "tree" in address:
-        await expect(page.get_by_role("tree", name="State")).to_contain_text('<i id="hurt">x</i>')
-    else:
-        await expect(page.get_by_role("img", name=re.compile("^Map of 1"))).to_be_visible()
+    await expect(page.get_by_role("img", name=re.compile("^Map of 1"))).to_be_visible()
+    await expect(page.get_by_role("tree", name="State")).to_contain_text('<i id="hurt">x</i>')
+    detail = page.get_by_role("complementary")
+    await expect(detail).to_contain_text(NASTY["text"])
+    await expect(detail.get_by_role("button", name="all 1000000 characters")).to_be_visible()
+    await expect(script_of(page)).to_contain_text(NASTY["text"])
+    await expect(script_of(page)).to_contain_text("<script>")
     assert await page.locator("#hurt, img[onerror], svg[onload]").count() == 0
 
 
@@ -747,7 +761,7 @@ async def test_a_part_and_a_report_are_taken_along(page: Page, site: Site, tmp_p
         assert (answer.status_code, answer.json()["status"]) == (status, status), (name, given)
 
 
-async def test_a_world_is_taken_along_as_one_file(page: Page, browser: Browser, tmp_path: Path) -> None:
+async def test_a_world_is_taken_along_as_one_file(page: Page, tmp_path: Path) -> None:
     """The saved file opens from the disk without a network, with what was seen as it was taken along.
 
     It moves, shows beliefs, searches and verifies.
@@ -755,32 +769,26 @@ async def test_a_world_is_taken_along_as_one_file(page: Page, browser: Browser, 
     await page.goto("/#/w/bazaar?at=6&agent=Bea")
     file = tmp_path / "bazaar.html"
     await saved(page, "Save the page", file)
-    context = await browser.new_context(offline=True)
-    context.set_default_timeout(SECONDS * 1000)
-    alone = await context.new_page()
-    asked: list[str] = []
-    alone.on("request", lambda asking: asked.append(asking.url))
-    await alone.goto(file.as_uri())
-    await expect(moment(alone)).to_have_attribute("aria-valuenow", "6")
-    await expect(state_of(alone, "Belief of Bea")).to_contain_text("as of seq")
-    await alone.goto(f"{file.as_uri()}#/w/bazaar?at=5&agent=Bea&panes=effects,state,integrity")
-    await expect(state_of(alone, "Belief of Bea")).to_contain_text("as of seq")
-    await expect(alone.locator(".panel").first).to_contain_text("season")
-    await alone.get_by_role("button", name="Verify in this browser").click()
-    await expect(alone.get_by_role("status").filter(has_text="one chain")).to_be_visible()
-    await alone.keyboard.press("End")
-    await expect(state_of(alone).locator(".panel")).to_contain_text("food 4")
-    await alone.keyboard.press("/")
-    await alone.keyboard.type("ate too")
-    await expect(alone.get_by_role("grid", name="Effects found").get_by_role("row")).to_have_count(1)
-    await alone.get_by_role("button", name="Transcript").click()
-    await expect(script_of(alone).get_by_role("region", name="Turn 1")).to_contain_text("shown to Bea")
-    await context.close()
-    assert {url for url in asked if not url.startswith(("file:", "blob:"))} == set()
+    await page.context.set_offline(True)
+    await page.goto(file.as_uri())
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "6")
+    await expect(state_of(page, "Belief of Bea")).to_contain_text("as of seq")
+    await page.goto(f"{file.as_uri()}#/w/bazaar?at=5&agent=Bea&panes=effects,state,integrity")
+    await expect(state_of(page, "Belief of Bea")).to_contain_text("as of seq")
+    await expect(page.locator(".panel").first).to_contain_text("season")
+    await page.get_by_role("button", name="Verify in this browser").click()
+    await expect(page.get_by_role("status").filter(has_text="one chain")).to_be_visible()
+    await page.keyboard.press("End")
+    await expect(state_of(page).locator(".panel")).to_contain_text("food 4")
+    await page.keyboard.press("/")
+    await page.keyboard.type("ate too")
+    await expect(page.get_by_role("grid", name="Effects found").get_by_role("row")).to_have_count(1)
+    await page.get_by_role("button", name="Transcript").click()
+    await expect(script_of(page).get_by_role("region", name="Turn 1")).to_contain_text("shown to Bea")
 
 
 @pytest.mark.thorough
-async def test_a_part_of_a_world_is_taken_along(site: Site, browser: Browser, tmp_path: Path) -> None:
+async def test_a_part_of_a_world_is_taken_along(page: Page, site: Site, tmp_path: Path) -> None:
     """From one moment to another: the file has these effects, moves within them, and says what its check proves."""
     env = environment(WORLDLEDGER_DATABASE_URL=site.database_url, WORLDLEDGER_HOME=str(tmp_path))
     file = tmp_path / "part.html"
@@ -790,25 +798,22 @@ async def test_a_part_of_a_world_is_taken_along(site: Site, browser: Browser, tm
     assert "its end lies before that of its beginning" in early.stderr
     done = warm.run([*where, "--to", "seq:1600"], env, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    context = await browser.new_context(offline=True)
-    context.set_default_timeout(SECONDS * 1000)
-    alone = await context.new_page()
-    await alone.goto(f"{file.as_uri()}#/w/long?at=1&panes=effects,state,integrity")
-    await expect(alone.locator("main > header")).to_contain_text("effects 1,500 to 1,600 of its log")
-    await expect(moment(alone)).to_have_attribute("aria-valuenow", "1500")
-    await expect(alone.get_by_role("img", name=re.compile("^Map of 7"))).to_be_visible()
-    rows = alone.get_by_role("grid", name="Every effect").get_by_role("row")
+    await page.context.set_offline(True)
+    await page.goto(f"{file.as_uri()}#/w/long?at=1&panes=effects,state,integrity")
+    await expect(page.locator("main > header")).to_contain_text("effects 1,500 to 1,600 of its log")
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "1500")
+    await expect(page.get_by_role("img", name=re.compile("^Map of 7"))).to_be_visible()
+    rows = page.get_by_role("grid", name="Every effect").get_by_role("row")
     await expect(rows.first).to_contain_text("1500")
-    await alone.keyboard.press("End")
-    await expect(moment(alone)).to_have_attribute("aria-valuenow", "1600")
-    await alone.get_by_role("button", name="Verify in this browser").click()
+    await page.keyboard.press("End")
+    await expect(moment(page)).to_have_attribute("aria-valuenow", "1600")
+    await page.get_by_role("button", name="Verify in this browser").click()
     head = httpx2.get(f"{site.url}/v1/worlds/long/effects/1600").headers["worldledger-checksum"]
-    verdict = alone.get_by_role("status").filter(has_text="101 effects, one chain")
+    verdict = page.get_by_role("status").filter(has_text="101 effects, one chain")
     await expect(verdict).to_contain_text(f"1600:{head}")
     await expect(verdict).to_contain_text("This is a part of the log")
     await rows.filter(has_text="1600").click()
-    await expect(alone.get_by_role("complementary")).to_contain_text(head)
-    await context.close()
+    await expect(page.get_by_role("complementary")).to_contain_text(head)
 
 
 def members_of(text: str) -> list[dict[str, Any]]:
@@ -901,11 +906,3 @@ async def test_the_transcript_holds_a_part_of_a_long_world(page: Page) -> None:
     await page.keyboard.press("Home")
     await expect(script_of(page).locator("[aria-current]")).to_have_attribute("data-seqs", "1")
     assert await lines.count() < 400
-
-
-async def test_the_transcript_shows_payloads_as_text(page: Page) -> None:
-    """Markup in words and names is shown as it is, and of a long text the beginning."""
-    await page.goto("/#/w/nasty?at=3&panes=transcript")
-    await expect(script_of(page)).to_contain_text(NASTY["text"])
-    await expect(script_of(page)).to_contain_text("<script>")
-    assert await page.locator("#hurt, img[onerror], svg[onload]").count() == 0

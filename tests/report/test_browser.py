@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.browsers import BROWSER, FLAGS
+
 from .conftest import ODD
 from .helpers import Page
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_BROWSER = next(filter(None, map(shutil.which, _BROWSERS)), None)
-
 pytestmark = [
     pytest.mark.group("report"),
-    pytest.mark.skipif(_BROWSER is None, reason="no Chromium is installed here"),
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed here"),
 ]
 
 #: As wide as a screen, and as a telephone, in px.
@@ -83,8 +81,8 @@ def test_it_looks_right(folder: Path) -> None:
 
 def _look(folder: Path) -> Any:
     (folder / "look.html").write_text(_LOOK)
-    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom")
+    flags = (*FLAGS, "--headless", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom")
     profile = f"--user-data-dir={folder / 'profile'}"
-    command = [str(_BROWSER), *flags, profile, (folder / "look.html").as_uri()]
+    command = [str(BROWSER), *flags, profile, (folder / "look.html").as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return json.loads(html.unescape(done.stdout.partition("<pre>")[2].partition("</pre>")[0]))

@@ -1,6 +1,6 @@
 /** The keys of a world's page, and the list of them. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Pane } from "../core/address.ts";
 import { zoomed } from "../core/density.ts";
 import { offline } from "./app.ts";
@@ -32,7 +32,8 @@ function types(target: EventTarget | null): boolean {
 
 export function Keys({ model }: { model: WorldModel }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the page is seen: a key may be pressed at once.
+  useLayoutEffect(() => {
     const pressed = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.altKey || event.metaKey) return;
       if (document.querySelector("dialog[open]") !== null) return;
