@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 
 #: Short, so that tests need not wait; what is tested does not hang on them.
-QUICK = {"poll_interval": 0.02, "lease_ttl": 0.6, "grace": 0.0}
+QUICK: dict[str, Any] = {"poll_interval": 0.02, "lease_ttl": 0.6, "grace": 0.0}
 
 
 @pytest.fixture

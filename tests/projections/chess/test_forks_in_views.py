@@ -5,18 +5,24 @@ The tally reads the stored texts and follows the geneses itself.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 from worldledger_projections.registry import known
+from worldledger_service.database.engine import connect_pool
+from worldledger_service.projecting.engine import Engine
 from worldledger_service.store import Store
 from worldledger_service.store.forking import NewFork
 
 from tests.cli.chess.games import moved, posted, rejected, started
+from tests.conftest import Servers, quick_settings
+from tests.projections.conftest import QUICK
 from tests.projections.helpers import append, assert_same_places, said, thing
 from tests.store.helpers import guards_down
 from worldledger.effects import EffectDraft, own_draft
@@ -72,9 +78,33 @@ class Tally:
         return [world for world in self.logs if world not in self.parents]
 
 
+@pytest.fixture(scope="module")
+def forked(servers: Servers, server_kind: str) -> Iterator[str]:
+    """Return the address of a database with worlds of two kinds, their forks, and forks of forks, all of them fed."""
+    url = servers.create(server_kind, servers.template(server_kind))
+
+    async def fill() -> None:
+        async with Store.open(url, quick_settings()) as store:
+            await _make(store)
+            pool = await connect_pool(url, min_size=1, max_size=4)
+            engine = Engine(pool, store.reader, store.states, [*known().values()], **QUICK)
+            await engine.run_until_caught_up(timeout=100)
+            await pool.close()
+
+    asyncio.run(fill())
+    yield url
+    servers.drop(server_kind, url)
+
+
 @pytest.fixture
-async def logs(store: Store, pool: Any) -> Tally:
-    """Have worlds of two kinds with forks, and forks of forks."""
+def database_url(servers: Servers, server_kind: str, forked: str) -> Iterator[str]:
+    """Return the address of a test's own copy of it."""
+    url = servers.create(server_kind, urlsplit(forked).path[1:])
+    yield url
+    servers.drop(server_kind, url)
+
+
+async def _make(store: Store) -> None:
     await store.create_world(NewWorld(world_id="town", experiment="towns"))
     await append(store, "town", [thing(0), said(1), thing(1), said(2), thing(2), said(5)])
     await store.create_world(NewWorld(world_id="village"))
@@ -87,15 +117,13 @@ async def logs(store: Store, pool: Any) -> Tally:
         await store.fork(parent, Moment(seq=seq), NewFork(world_id=name))
         if drafts:
             await append(store, name, drafts)
-    rows = await pool.fetch("select world_id, effect::text from effects order by world_id, global_seq")
-    return Tally([tuple(row) for row in rows])
 
 
 @pytest.fixture
-async def tally(logs: Tally, make_engine: Any) -> Tally:
-    """Have all projections fed, too."""
-    await make_engine([*known().values()]).run_until_caught_up(timeout=100)
-    return logs
+async def tally(pool: Any) -> Tally:
+    """Return what the logs say."""
+    rows = await pool.fetch("select world_id, effect::text from effects order by world_id, global_seq")
+    return Tally([tuple(row) for row in rows])
 
 
 async def _rows(pool: Any, query: str) -> list[tuple[Any, ...]]:
@@ -125,14 +153,14 @@ async def test_totals_leave_forks_out(pool: Any, tally: Tally) -> None:
 
 
 @pytest.mark.both_servers
-async def test_a_history_ends_at_any_moment(pool: Any, logs: Tally) -> None:
+async def test_a_history_ends_at_any_moment(pool: Any, tally: Tally) -> None:
     """The guest has a world's line up to a seq of its own or of an ancestor, or a time, in order; of others nothing."""
     query = "select coalesce(inherited_from, ''), global_seq, kind, generation, place, world_id"
     query += " from analytics.history({}) order by place"
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("set local role worldledger_guest")
-        for world in logs.logs:
-            line = sorted(logs.history(world), key=lambda each: (-each[0], each[2].seq))
+        for world in tally.logs:
+            line = sorted(tally.history(world), key=lambda each: (-each[0], each[2].seq))
             rows = [
                 (name or "", told.seq, told.kind, generation, place, world)
                 for place, (generation, name, told) in enumerate(line, 1)
@@ -158,7 +186,6 @@ async def test_a_history_ends_at_any_moment(pool: Any, logs: Tally) -> None:
 
 
 @pytest.mark.both_servers
-@pytest.mark.usefixtures("logs")
 async def test_moments_in_sql_are_those_of_the_store(store: Store, pool: Any) -> None:
     """Place_at finds every moment of a history where the store does; what is none, or cannot be asked for, is told."""
     await assert_same_places(store, pool, "ply")
@@ -275,7 +302,6 @@ async def test_another_world_of_the_parents_name_is_no_ancestor(pool: Any, datab
     assert await _rows(pool, f"{inherited} and is_inherited") == [("town-1",)]
 
 
-@pytest.mark.usefixtures("tally")
 async def test_players_of_a_game_that_is_played_on(store: Store, pool: Any, make_engine: Any) -> None:
     """Where a fork has players of its own, those of before the fork are none of its agents, unless they act in it."""
     await store.fork("cup", Moment(seq=4), NewFork(world_id="cup-3"))
