@@ -113,7 +113,6 @@ async def _noted(url: str) -> dict[str, tuple[int, tuple[str, ...]]]:
     return {kind: (record.version, record.views) for kind, record in records.items()}
 
 
-@pytest.mark.both_servers
 async def test_views_are_applied_and_proved(database_url: str, fair: Fair) -> None:
     """An upgrade makes the views of an installed kind, as the owner, for all who read; the check knows them."""
     has, brings = "the database has none of its views", "its package brings version 1"

@@ -63,7 +63,6 @@ async def test_alembic_sees_no_difference(database_url: str) -> None:
     await engine.dispose()
 
 
-@pytest.mark.both_servers
 async def test_down_and_up_again(database_url: str) -> None:
     """A downgrade to base drops everything but the roles and Alembic's table, and the way up works again."""
     whole = await _catalogue(database_url)
