@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from worldledger.errors import SimulationError
 
@@ -56,6 +56,18 @@ class Settings(BaseSettings):
     """Settings of the service and the command line, from ``WORLDLEDGER_…`` variables or arguments."""
 
     model_config = SettingsConfigDict(env_prefix="WORLDLEDGER_", extra="ignore", frozen=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Look at arguments and variables alone: to look for each setting in files that there are not takes as long."""
+        return init_settings, env_settings
 
     database_url: SecretStr | None = Field(
         default=None, description="An existing PostgreSQL (15 or newer); without it the embedded server is used."

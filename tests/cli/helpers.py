@@ -22,7 +22,7 @@ from worldledger_service.cli.main import run
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
-from tests.conftest import NEVER
+from tests.conftest import quick_settings
 from tests.warm import SCRIPT, Process
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
@@ -164,17 +164,22 @@ def seed(url: str, world_id: str, count: int = 9, **fields: Any) -> None:
     """Make a world with ``count`` effects after its genesis, and no snapshots."""
 
     async def work() -> None:
-        async with Store.open(url, Settings(pool_size=2, snapshot_every=NEVER)) as store:
+        async with Store.open(url, quick_settings(pool_size=2)) as store:
             await store.import_world(NewWorld(world_id=world_id, **fields), drafts(count))
 
     asyncio.run(work())
+
+
+def _settings() -> Settings:
+    """Return settings with as many snapshots as usual."""
+    return quick_settings(pool_size=2, snapshot_every=Settings.model_fields["snapshot_every"].default)
 
 
 def append(url: str, world_id: str, count: int = 1) -> None:
     """Append effects to a world."""
 
     async def work() -> None:
-        async with Store.open(url, Settings(pool_size=2)) as store:
+        async with Store.open(url, _settings()) as store:
             await (await store.log(world_id)).append_all(list(drafts(count)))
 
     asyncio.run(work())
@@ -206,7 +211,7 @@ def record(url: str, world_id: str, effects: Sequence[EffectDraft], *, wall_time
     """Make a world, or append to one, at a time of the wall clock."""
 
     async def work() -> None:
-        async with Store.open(url, Settings(pool_size=2), clock=lambda: wall_time) as store:
+        async with Store.open(url, _settings(), clock=lambda: wall_time) as store:
             if (await store.reader.head_seqs([world_id])).get(world_id):
                 await store.bulk_append(world_id, effects)
             else:
@@ -219,7 +224,7 @@ def play(url: str, world_id: str, drafts: Sequence[EffectDraft], *, system: bool
     """Make a world if ``fields`` are given, and append to it what its ruleset lets through."""
 
     async def work() -> None:
-        async with Store.open(url, Settings(pool_size=2)) as store:
+        async with Store.open(url, _settings()) as store:
             if fields:
                 await store.create_world(NewWorld(world_id=world_id, **fields))
             await (await store.log(world_id)).append_all(drafts, system=system)

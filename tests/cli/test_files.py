@@ -15,7 +15,7 @@ from worldledger_service.store.snapshotter import Snapshotter
 from tests.store.exports import export_of, genesis, text
 
 from .conftest import Cli
-from .helpers import UNGUARDED, append, call, seed, sql
+from .helpers import UNGUARDED, append, call, seed, sql, untouched
 
 
 @pytest.fixture
@@ -86,35 +86,31 @@ def test_import_again(on: Cli, database_url: str, tmp_path: Path) -> None:
     assert "has the whole file and goes on, to seq 11; the file ends at seq 10; nothing was imported" in result.err
 
 
-@pytest.mark.parametrize(
-    ("change", "line", "reason"),
-    [
-        pytest.param(lambda lines: lines[:4], 4, "truncated", id="truncated"),
-        pytest.param(lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], 3, "out of order", id="reordered"),
-        pytest.param(lambda lines: [line.replace(b'"n":3', b'"n":4') for line in lines], 5, "changed", id="edited"),
-        pytest.param(lambda lines: [], 1, "empty", id="empty"),
-    ],
-)
+#: What is done to the lines of a file, the line that is named then, and why.
+_DAMAGES: dict[str, tuple[Callable[[list[bytes]], list[bytes]], int]] = {
+    "truncated": (lambda lines: lines[:4], 4),
+    "out of order": (lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], 3),
+    "changed": (lambda lines: [line.replace(b'"n":3', b'"n":4') for line in lines], 5),
+    "empty": (lambda _: [], 1),
+}
+
+
 def test_a_file_that_does_not_hold(
-    on: Cli,
-    other: Cli,
-    database_url: str,
-    tmp_path: Path,
-    change: Callable[[list[bytes]], list[bytes]],
-    line: int,
-    reason: str,
+    on: Cli, other: Cli, database_url: str, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    """A truncated, reordered or edited file is refused by its line, and nothing of it is written."""
+    """A truncated, reordered, edited or empty file is refused by its line, and nothing of it is written."""
     seed(database_url, "w")
-    file = tmp_path / "w.ndjson"
-    on("export", "w", "-o", str(file))
-    file.write_bytes(b"".join(change(file.read_bytes().splitlines(keepends=True))))
-    result = other("import", "log", str(file))
-    assert (result.code, result.out) == (1, "")
-    assert result.err.startswith(f"worldledger: {file}:{line}: ")
-    assert reason in result.err
-    assert result.err.endswith("; nothing was imported\n")
-    assert other("worlds", "--json").out == "[]\n"
+    whole, file = tmp_path / "w.ndjson", tmp_path / "damaged.ndjson"
+    on("export", "w", "-o", str(whole))
+    for reason, (change, line) in _DAMAGES.items():
+        with subtests.test(reason):
+            file.write_bytes(b"".join(change(whole.read_bytes().splitlines(keepends=True))))
+            result = other("import", "log", str(file))
+            assert (result.code, result.out) == (1, "")
+            assert result.err.startswith(f"worldledger: {file}:{line}: ")
+            assert reason in result.err
+            assert result.err.endswith("; nothing was imported\n")
+            assert other("worlds", "--json").out == "[]\n"
 
 
 def test_through_pipes(on: Cli, database_url: str, make_database: Callable[..., str]) -> None:
@@ -214,6 +210,7 @@ def test_places_that_cannot_be_written(on: Cli, database_url: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_unknown_things(on: Cli, tmp_path: Path) -> None:
     """An unknown world or file is exit code 2, and leaves no file."""
     assert on("export", "nowhere", "-o", str(tmp_path / "f")) == (

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import signal
 
+import pytest
+
 from .conftest import Cli
-from .helpers import Running, append, call, into_a_closed_pipe, seed, sql, wait_for
+from .helpers import Running, append, call, into_a_closed_pipe, seed, sql, untouched, wait_for
 
 
 def test_worlds_as_a_table(on: Cli, database_url: str) -> None:
@@ -51,6 +53,7 @@ def test_worlds_as_json(on: Cli, database_url: str) -> None:
     assert found[0]["head_checksum"] == checksum
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_no_worlds_is_said_on_stderr(on: Cli) -> None:
     """Where there is nothing to list, stdout stays empty and a word says what to do."""
     result = on("worlds", "--experiment", "x")
@@ -80,6 +83,7 @@ def test_log_is_the_stored_bytes(on: Cli, database_url: str) -> None:
     ]
 
 
+@pytest.mark.filled(by=untouched, read=True)
 def test_log_of_an_unknown_world(on: Cli) -> None:
     """An unknown world, and a name that no world can have, are exit code 2 and one line."""
     result = on("log", "nowhere")
