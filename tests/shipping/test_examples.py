@@ -10,8 +10,7 @@ import pytest
 from worldledger_service.console.assets import BUILT
 from worldledger_service.database import embedded
 
-from tests.conftest import Servers
-
+from .conftest import Toured
 from .examples import Runner, Terminal, check_output, commands, examples
 from .project import ROOT, environment, in_reading_order, serving
 
@@ -37,12 +36,6 @@ _LONG: Final = frozenset(
 )
 #: What needs the console, which is not built where the npm registry is out of reach.
 _OF_THE_CONSOLE: Final = "export html"
-#: What `make run` does before it serves, on a database of one's own. It serves whatever comes of the tour.
-_FIRST: Final = """\
-worldledger db upgrade
-worldledger import pgn examples/games --experiment examples
-python examples/tour.py || true
-"""
 
 
 class Home(NamedTuple):
@@ -54,11 +47,9 @@ class Home(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def home(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+def home(toured: Toured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """The home of a reader who has typed `make run`, whose service runs until the last page was tried."""
-    folder = tmp_path_factory.mktemp("checkout")
-    (folder / "examples").symlink_to(ROOT / "examples")
-    database_url = servers.create(server_kind, servers.template(server_kind))
+    folder, database_url = toured.folder, toured.database_url
     env = environment(
         WORLDLEDGER_DATABASE_URL=database_url,
         WORLDLEDGER_HOME=str(folder / "home"),
@@ -69,14 +60,11 @@ def home(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFa
     )
     try:
         terminal = Terminal(folder, env, tmp_path_factory.mktemp("programs"))
-        code, printed = terminal.run(_FIRST)
-        assert code == 0, printed
         with serving(folder, env) as address:
             yield Home(terminal, database_url, address)
     finally:
         embedded.stop(folder / "home")
         embedded.remove(folder / "home")
-        servers.drop(server_kind, database_url)
 
 
 @pytest.mark.slow

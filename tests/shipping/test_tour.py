@@ -2,66 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import runpy
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-import structlog
-from worldledger_service.cli.main import run as cli
 
-from tests import warm
-from tests.conftest import Servers
-
+from .conftest import TOUR, Toured, command, tour
 from .project import ROOT, environment
 
-TOUR = ROOT / "examples" / "tour.py"
 MARKET = ROOT / "examples" / "market"
 RUNS = ROOT / "examples" / "social_rl"
 WHAT_IF = ROOT / "examples" / "whatif.py"
-#: On one worker, so that they look at one database.
-once = pytest.mark.group("tour")
-
-
-def _tour(folder: Path, database_url: str, tour: Path = TOUR) -> subprocess.CompletedProcess[str]:
-    return warm.run([], environment(WORLDLEDGER_DATABASE_URL=database_url), program=tour, cwd=folder)
-
-
-class Toured(NamedTuple):
-    """A database that the example games were imported into, and what the tour told of it, twice, in a folder."""
-
-    folder: Path
-    database_url: str
-    first: subprocess.CompletedProcess[str]
-    second: subprocess.CompletedProcess[str]
-
-
-@pytest.fixture(scope="module")
-def toured(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toured]:
-    """The example games, imported as `make run` does it, and two tours."""
-    folder = tmp_path_factory.mktemp("tour")
-    database_url = servers.create(server_kind, servers.template(server_kind))
-    _command("import", "pgn", str(ROOT / "examples" / "games"), "--experiment", "examples", database_url=database_url)
-    yield Toured(folder, database_url, _tour(folder, database_url), _tour(folder, database_url))
-    servers.drop(server_kind, database_url)
-
-
-def _command(*arguments: str, database_url: str) -> str:
-    """Run a command in this process; return what it printed."""
-    printed = io.BytesIO()
-    with redirect_stdout(io.TextIOWrapper(printed, encoding="utf-8")) as text:
-        assert cli([*arguments, "--database-url", database_url]) == 0
-        text.flush()
-    structlog.reset_defaults()  # commands let it write to stderr
-    return printed.getvalue().decode()
+#: On one worker, so that they look at one database, on which the docs' pages are tried, too.
+once = pytest.mark.group("home")
 
 
 @once
@@ -85,9 +44,9 @@ def test_it_plays_the_market_once(toured: Toured) -> None:
     assert toured.first.stdout.startswith("World market: 5 traders, 20 turns\n")
     assert "\nimported 6 runs (24 rounds, 475 effects)\n" in toured.first.stdout
     assert toured.second.stdout.startswith("\nTables for queries follow from the logs:")
-    command = ["view", "market", "Trader_1", "--at", "turn:10", "--truth"]
-    assert command == shlex.split(_told_by_make())[1:]
-    view = _command(*command, database_url=toured.database_url)
+    arguments = ["view", "market", "Trader_1", "--at", "turn:10", "--truth"]
+    assert arguments == shlex.split(_told_by_make())[1:]
+    view = command(*arguments, database_url=toured.database_url)
     assert re.search(r"^ *Trader_2\.secret_reserves +- +\d+ +hidden$", view, re.MULTILINE)
 
 
@@ -102,7 +61,7 @@ def test_it_forks_the_market_once(toured: Toured) -> None:
     assert "market-rich" in (toured.folder / "whatif.html").read_text()
 
     def end(world: str) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(_command("state", world, "--json", database_url=toured.database_url))["state"]
+        told: dict[str, Any] = json.loads(command("state", world, "--json", database_url=toured.database_url))["state"]
         return told
 
     market, rich = end("market"), end("market-rich")
@@ -115,7 +74,7 @@ def test_it_forks_the_market_once(toured: Toured) -> None:
 def test_it_plays_a_game_on_once(toured: Toured) -> None:
     """Stockfish plays on for the one who blundered, in one fork however often; where there is none, that is said."""
     game = runpy.run_path(str(WHAT_IF))["GAME"]
-    forks = json.loads(_command("worlds", "--experiment", "what-if", "--json", database_url=toured.database_url))
+    forks = toured.forks
     for done in (toured.first, toured.second):
         played = re.search(rf"^\$ worldledger compare {game} (\S+)$", done.stdout, re.MULTILINE)
         if _has_stockfish():
@@ -150,15 +109,15 @@ def _told_by_make() -> str:
 
 def test_the_commands_it_shows_are_those_it_runs() -> None:
     """A command that is copied from its output is, for a shell, the command that was run."""
-    tour = runpy.run_path(str(TOUR))
-    for arguments in tour["STEPS"].values():
-        assert shlex.split(tour["shown"](arguments)) == ["worldledger", *arguments]
+    names = runpy.run_path(str(TOUR))
+    for arguments in names["STEPS"].values():
+        assert shlex.split(names["shown"](arguments)) == ["worldledger", *arguments]
         assert not set("$`\\!") & set("".join(arguments))
 
 
 def test_a_step_that_fails_is_told_and_the_next_one_follows(tmp_path: Path) -> None:
     """Without a database every step says so in a sentence, all are tried, and the exit code is 1."""
-    done = _tour(tmp_path, "postgresql://nobody@127.0.0.1:1/nothing")
+    done = tour(tmp_path, "postgresql://nobody@127.0.0.1:1/nothing")
     assert done.returncode == 1
     assert len(re.findall(r"^\$ worldledger ", done.stdout, re.MULTILINE)) == 4
     assert "cannot be reached" in done.stderr
@@ -174,7 +133,7 @@ def test_a_step_that_takes_too_long_is_stopped(toured: Toured, tmp_path: Path) -
     slow.write_text(text)
     for beside in (MARKET, RUNS, WHAT_IF):
         (tmp_path / beside.name).symlink_to(beside)
-    done = _tour(tmp_path, toured.database_url, slow)
+    done = tour(tmp_path, toured.database_url, slow)
     assert done.returncode == 1
     assert done.stderr.startswith("worldledger: stopped\n")
     assert "\nstate digest " in done.stdout
