@@ -9,9 +9,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from worldledger_projections.registry import known
 from worldledger_service.store import Store
 from worldledger_service.store.forking import NewFork
+from worldledger_simulation.projections import PROJECTIONS
 from worldledger_simulation.projections.state_variables import StateVariables
 from worldledger_simulation.projections.turns import Turns
 
@@ -44,7 +44,7 @@ async def forks(store: Store, pool: Any, make_engine: Any) -> dict[str, int]:
         await store.fork("market", Moment(seq=seq), NewFork(world_id=name))
     await append(store, "within", ON)
     await append(store, "later", ON)
-    await make_engine([*known().values()]).run_until_caught_up(timeout=100)
+    await make_engine(PROJECTIONS).run_until_caught_up(timeout=100)
     return made
 
 
@@ -89,7 +89,7 @@ async def test_reasons_of_the_running_turn(store: Store, pool: Any, make_engine:
     """Reasoning recorded in a fork before its first turn starts belongs to the turn in which the fork was made."""
     await store.fork("market", Moment(seq=ENDED), NewFork(world_id="dear"))
     await append(store, "dear", [effect("ReasoningRecorded", "Ann", reasoning="dear")])
-    await make_engine([*known().values()]).run_until_caught_up(timeout=100)
+    await make_engine(PROJECTIONS).run_until_caught_up(timeout=100)
     query = "select turn, reasoning from analytics.reasoning_with_forks where world_id = 'dear' and not is_inherited"
     assert await _rows(pool, query) == [(1, "dear")]
 
@@ -170,7 +170,7 @@ async def test_values_in_each_turn_of_a_history(store: Store, pool: Any, make_en
         for name in random.sample(forks, 2):
             await _play(store, name, random, random.randrange(3))
     await assert_same_places(store, pool, "turn", most=8)
-    await make_engine([*known().values()], batch=20).run_until_caught_up(timeout=100)
+    await make_engine(PROJECTIONS, batch=20).run_until_caught_up(timeout=100)
     tally = await Tally(store, forks).fold()
     told: dict[tuple[str, int], dict[tuple[str, str], str]] = {place: {} for place in tally.turns}
     placeless = missing = 0
