@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import httpx2
 import orjson
 import pytest
 from worldledger_recorder.rules import NotRecordedError
@@ -14,7 +15,7 @@ from worldledger_social_rl.documents import InvalidRunError
 
 from worldledger import errors
 from worldledger.client import RemoteError, ServiceUnavailableError
-from worldledger.client.transport import error_of, error_of_answer
+from worldledger.client.transport import BlockingTransport, Transport, error_of, error_of_answer
 from worldledger.errors import RecoveryAction, SimulationError
 from worldledger.kinds import parts
 
@@ -185,3 +186,14 @@ def test_answers_of_others_are_told_apart(status: int, body: object, expected: t
     if expected is RemoteError:
         assert found.code == f"http_{status}"
     assert math.isfinite(status)
+
+
+@pytest.mark.parametrize(("url", "checked"), [("https://town.example", True), ("HTTPS://a", True), ("http://a", False)])
+def test_certificates_are_checked_where_there_are_any(url: str, checked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over TLS both clients check the service's certificate; without it they load nothing to check one by."""
+    told: list[object] = []
+    for client in ("AsyncClient", "Client"):
+        monkeypatch.setattr(httpx2, client, lambda **settings: told.append(settings["verify"]))
+    for transport in (Transport, BlockingTransport):
+        transport(url, timeout=1, patience=1)
+    assert told == [checked, checked]

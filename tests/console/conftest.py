@@ -33,14 +33,15 @@ NASTY: dict[str, Any] = {
 
 
 class Site(NamedTuple):
-    """A service that is running, and the address of its database."""
+    """A service that is running, the address of its database, and a client of the service."""
 
     url: str
     database_url: str
+    client: httpx2.Client
 
     def post(self, path: str, body: Any) -> Any:
         """Post JSON, which must be accepted; return the answer."""
-        response = httpx2.post(f"{self.url}{path}", json=body, timeout=60)
+        response = self.client.post(path, json=body)
         assert response.status_code in {200, 201}, response.text
         return response.json()
 
@@ -61,8 +62,13 @@ def site(servers: Servers, server_kind: str, tmp_path_factory: pytest.TempPathFa
     games = ["import", "pgn", str(ROOT / "examples" / "games"), "--experiment", "examples"]
     done = warm.run(games, env, cwd=folder)
     assert done.returncode == 0, done.stderr
-    with serving(folder, env) as address:
-        made = Site(f"http://{address}", url)
+    # No connection is kept, which the service might close as the next request is sent.
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    with (
+        serving(folder, env) as address,
+        httpx2.Client(base_url=f"http://{address}", timeout=60, limits=limits) as client,
+    ):
+        made = Site(f"http://{address}", url, client)
         _fill(made)
         yield made
     servers.drop(server_kind, url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import httpx2
 import pytest
 
 from tests.api.living import SUBPROTOCOL
@@ -46,11 +45,11 @@ async def test_who_is_online_and_what_happens_is_shown_as_it_happens(page: Page,
         site.post(f"{meeting}/agents/ben/generations", {"req_id": "turn-1"})
         await expect(agents.nth(1)).to_have_text("ben no connectionsgenerates turn-1 from view 3")
         await expect(log).to_contain_text("ben begins turn-1")
-        httpx2.delete(f"{site.url}{meeting}/agents/ben/generations/turn-1")
+        site.client.delete(f"{meeting}/agents/ben/generations/turn-1")
         await expect(log).to_contain_text("ben ✂ cancelled turn-1 user_requested")
         await expect(agents).to_have_count(1)
         refused: dict[str, Any] = {"agent_id": "ann", "kind": "Move", "payload": {"to": [1, 2]}, "req_id": "r"}
-        assert httpx2.post(f"{site.url}{meeting}/intents", json={**refused, "context_seq": 3}).status_code == 403
+        assert site.client.post(f"{meeting}/intents", json={**refused, "context_seq": 3}).status_code == 403
         await expect(log).to_contain_text("ann ✗ refused r Move permission_denied")
         await expect(online).to_contain_text("permission_denied 1")
         assert await violations(page) == []

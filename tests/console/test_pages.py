@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-import httpx2
 import pyarrow as pa
 import pytest
 
@@ -234,7 +233,7 @@ async def test_moves_are_made_by_clicks_on_the_board(page: Page, site: Site) -> 
     async def marked(square: str) -> None:
         await expect(board).to_have_class("movable")
         await click(square)
-        legal = httpx2.get(f"{site.url}/v1/games/clicked").json()["board_state"]["legal_moves"]
+        legal = site.client.get("/v1/games/clicked").json()["board_state"]["legal_moves"]
         await expect(targets).to_have_count(len({move[2:4] for move in legal if move.startswith(square)}))
 
     held = asyncio.Event()
@@ -264,7 +263,7 @@ async def test_moves_are_made_by_clicks_on_the_board(page: Page, site: Site) -> 
     await expect(moves.filter(has_text=re.compile(r"^2\.O-O-O"))).to_be_visible()
 
 
-async def test_keys_step_through_a_world(page: Page) -> None:
+async def test_keys_step_through_a_world(page: Page, site: Site) -> None:
     """Arrows step, with Shift by a hundred; Home and End go to the ends; the address says where one is."""
     await page.goto("/#/w/long?at=1500")
     await expect(page.get_by_role("img", name=re.compile("^Map of 7"))).to_be_visible()
@@ -279,7 +278,7 @@ async def test_keys_step_through_a_world(page: Page) -> None:
         await page.keyboard.press(key)
         await expect(moment(page)).to_have_attribute("aria-valuenow", str(seq))
     await page.keyboard.press("End")
-    head = httpx2.get(f"{page.url.partition('#')[0]}v1/worlds/long").json()["head_seq"]
+    head = site.client.get("/v1/worlds/long").json()["head_seq"]
     await expect(moment(page)).to_have_attribute("aria-valuenow", str(head))
     await page.wait_for_url(re.compile(f"at={head}"))
     await page.keyboard.press("?")
@@ -301,11 +300,11 @@ async def test_space_plays(page: Page) -> None:
     await expect(page.get_by_role("button", name="play", exact=True)).to_be_visible()
 
 
-async def test_turns_and_rounds_are_stepped_and_played(page: Page) -> None:
+async def test_turns_and_rounds_are_stepped_and_played(page: Page, site: Site) -> None:
     """Keys and buttons lead from the end of one turn to that of the next; Space plays turn by turn, or by sim_time."""
     await page.goto("/#/w/bazaar?at=1")
-    head = str(httpx2.get(f"{page.url.partition('#')[0]}v1/worlds/bazaar").json()["head_seq"])
-    first = str(httpx2.get(f"{page.url.partition('#')[0]}v1/worlds/bazaar/turns/1").json()["first_seq"] - 1)
+    head = str(site.client.get("/v1/worlds/bazaar").json()["head_seq"])
+    first = str(site.client.get("/v1/worlds/bazaar/turns/1").json()["first_seq"] - 1)
     await expect(page.locator(".panel")).to_contain_text("Turn 0")
     await page.keyboard.press("]")
     await expect(moment(page)).to_have_attribute("aria-valuenow", first)
@@ -410,7 +409,7 @@ async def test_a_cursor_that_moves_leaves_the_timeline_as_it_is(page: Page) -> N
     await page.wait_for_function("drawn => window.drawn > drawn", arg=drawn)
 
 
-async def test_an_effect_is_shown_in_full(page: Page) -> None:
+async def test_an_effect_is_shown_in_full(page: Page, site: Site) -> None:
     """A click on a row shows payload, checksum and the hashed bytes; the address keeps it; Escape closes it."""
     await page.goto("/#/w/bazaar?at=8")
     await page.get_by_role("row", name=re.compile("ReasoningRecorded")).click()
@@ -418,7 +417,7 @@ async def test_an_effect_is_shown_in_full(page: Page) -> None:
     await expect(detail).to_contain_text("I ate too much.")
     seq = re.search(r"effect=(\d+)", page.url)
     assert seq is not None
-    answer = httpx2.get(f"{page.url.partition('#')[0]}v1/worlds/bazaar/effects/{seq[1]}")
+    answer = site.client.get(f"/v1/worlds/bazaar/effects/{seq[1]}")
     await expect(detail).to_contain_text(answer.headers["worldledger-checksum"])
     await detail.get_by_text("Canonical bytes").click()
     await expect(detail.locator("pre")).to_have_text(answer.text)
@@ -622,13 +621,13 @@ async def test_names_in_charts_and_lanes_are_text(page: Page) -> None:
 
 async def test_a_log_is_verified_in_the_browser(page: Page, site: Site) -> None:
     """The chain ends in the told head; a head noted elsewhere that is not on it breaks it, at its place."""
-    world = httpx2.get(f"{site.url}/v1/worlds/long").json()
+    world = site.client.get("/v1/worlds/long").json()
     await page.goto("/#/w/long?at=10&panes=integrity")
     await page.get_by_role("button", name="Verify in this browser").click()
     verdict = page.get_by_role("status").filter(has_text="one chain")
     await expect(verdict).to_contain_text(f"{world['head_seq']}:{world['head_checksum']}")
     await expect(verdict).to_contain_text("compare with a head that was noted elsewhere")
-    effect = httpx2.get(f"{site.url}/v1/worlds/long/effects/77")
+    effect = site.client.get("/v1/worlds/long/effects/77")
     noted = page.get_by_label("A head that you noted elsewhere")
     await noted.fill(f"77:{effect.headers['worldledger-checksum']}")
     await page.get_by_role("button", name="Verify in this browser").click()
@@ -649,7 +648,7 @@ async def test_what_this_browser_verified_is_marked_and_is_the_measure_for_later
     await expect(page.get_by_role("status").filter(has_text="one chain")).to_be_visible()
     await page.goto("/#/?q=second-try")
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="second-try", exact=True))
-    head = httpx2.get(f"{site.url}/v1/worlds/second-try").json()["head_seq"]
+    head = site.client.get("/v1/worlds/second-try").json()["head_seq"]
     await expect(row.get_by_role("img", name=f"verified in this browser, all {head} effects")).to_be_visible()
     await expect(row.get_by_role("img", name=re.compile("^Activity: at most "))).to_be_visible()
     # As if the log had been another one then.
@@ -678,7 +677,7 @@ async def test_an_experiment_has_its_questions(page: Page) -> None:
 
 async def test_a_fork_s_page_goes_on_into_the_past_that_it_inherits(page: Page, site: Site) -> None:
     """Before a fork's genesis lie its parent's effects up to the fork point; agents and panes stay; keys lead back."""
-    point = httpx2.get(f"{site.url}/v1/worlds/bazaar").json()["head_seq"] - 1
+    point = site.client.get("/v1/worlds/bazaar").json()["head_seq"] - 1
     site.post("/v1/worlds", {"world_id": "annex", "fork_of": {"world_id": "bazaar", "at": f"seq:{point}"}})
     await page.goto("/#/w/annex?at=1&agent=Bea&panes=effects,state,integrity,post")
     await expect(page.get_by_role("link", name=f"bazaar at seq {point}")).to_be_visible()
@@ -733,7 +732,7 @@ async def test_a_part_and_a_report_are_taken_along(page: Page, site: Site, tmp_p
     await page.goto("/#/w/long?at=1505")
     await saved(page, "Save the report", tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
-    assert text == httpx2.get(f"{site.url}/v1/worlds/long/report?at=1505", timeout=60).text
+    assert text == site.client.get("/v1/worlds/long/report?at=1505").text
     assert "A world of sandbox up to seq 1,505: 1,505 effects" in text
     dialog = page.get_by_role("dialog")
     begin, end = dialog.get_by_label("from"), dialog.get_by_label("to")
@@ -757,7 +756,7 @@ async def test_a_part_and_a_report_are_taken_along(page: Page, site: Site, tmp_p
         ("second-try", "from=parent:2", 422),
         ("nowhere", "to=5", 404),
     ):
-        answer = httpx2.get(f"{site.url}/export/{name}.html?{given}")
+        answer = site.client.get(f"/export/{name}.html?{given}")
         assert (answer.status_code, answer.json()["status"]) == (status, status), (name, given)
 
 
@@ -808,7 +807,7 @@ async def test_a_part_of_a_world_is_taken_along(page: Page, site: Site, tmp_path
     await page.keyboard.press("End")
     await expect(moment(page)).to_have_attribute("aria-valuenow", "1600")
     await page.get_by_role("button", name="Verify in this browser").click()
-    head = httpx2.get(f"{site.url}/v1/worlds/long/effects/1600").headers["worldledger-checksum"]
+    head = site.client.get("/v1/worlds/long/effects/1600").headers["worldledger-checksum"]
     verdict = page.get_by_role("status").filter(has_text="101 effects, one chain")
     await expect(verdict).to_contain_text(f"1600:{head}")
     await expect(verdict).to_contain_text("This is a part of the log")
@@ -832,13 +831,13 @@ async def test_the_command_writes_the_same_file(site: Site, tmp_path: Path) -> N
     text = file.read_text()
     members = members_of(text)
     assert members[0]["world"]["world_id"] == GAME
-    log = httpx2.get(f"{site.url}/v1/worlds/{GAME}/effects?format=ndjson").text
+    log = site.client.get(f"/v1/worlds/{GAME}/effects?format=ndjson").text
     assert "".join(member["log"] for member in members if "log" in member) == log
     assert len(text) < 300_000
     belief = ["export", "html", "bazaar", "-o", str(tmp_path / "belief.html"), "--at", "turn:1", "--view"]
     done = warm.run([*belief, "Bea"], env, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    head = httpx2.get(f"{site.url}/v1/worlds/bazaar").json()["head_seq"]
+    head = site.client.get("/v1/worlds/bazaar").json()["head_seq"]
     address = f'<meta name="worldledger-address" content="#/w/bazaar?at={head}&amp;agent=Bea">'
     assert address in (tmp_path / "belief.html").read_text()
     for wrong, said in (("Zoe", "Zoe"), ("Bea --to seq:5", "effect")):
@@ -880,9 +879,9 @@ async def test_the_transcript_strikes_out_what_was_cut_off_and_says_why(page: Pa
     site.post("/v1/worlds/cutoff/agents/Ann/generations", {"req_id": "r1"})
     words = [draft("Written", "Ann", req_id="r1", text=word) for word in ("The ", "<b>moon</b> ", "pulls")]
     site.post("/v1/worlds/cutoff/effects", words)
-    assert httpx2.delete(f"{site.url}/v1/worlds/cutoff/agents/Ann/generations/r1").status_code == 200
+    assert site.client.delete("/v1/worlds/cutoff/agents/Ann/generations/r1").status_code == 200
     intent = {"kind": "Speak", "payload": {"text": "And yet."}, "req_id": "r2", "agent_id": "Ann"}
-    assert httpx2.post(f"{site.url}/v1/worlds/cutoff/intents", json=intent).status_code == 403
+    assert site.client.post("/v1/worlds/cutoff/intents", json=intent).status_code == 403
     await page.goto("/#/w/cutoff?at=1&panes=transcript")
     script = script_of(page)
     struck = script.get_by_role("deletion")

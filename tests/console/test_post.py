@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import httpx2
 import pytest
 
 from tests.markets import effect, market
@@ -58,7 +57,7 @@ async def test_effects_and_intents_are_posted_by_forms(page: Page, site: Site) -
     await box.get_by_role("textbox", name="payload").fill('{"mm": 3}')
     await post.click()
     await expect(box.get_by_role("status")).to_contain_text("effect 9")
-    told = httpx2.get(f"{site.url}/v1/worlds/fair/effects?after_seq=6").json()["effects"]
+    told = site.client.get("/v1/worlds/fair/effects?after_seq=6").json()["effects"]
     assert [(each["kind"], each["source_id"]) for each in told] == [
         ("GlobalStateChanged", "operator"),
         ("AgentStateChanged", "Bea"),

@@ -149,6 +149,11 @@ def checked_address(url: str) -> str:
     return parts.geturl().rstrip("/")  # with the scheme in lower case
 
 
+def _has_tls(url: str) -> bool:
+    """Tell whether there is a certificate to check: to load the authorities that may sign one takes 40 ms."""
+    return url.startswith("https:")
+
+
 T = TypeVar("T")
 
 log = logging.getLogger("worldledger.client")
@@ -166,7 +171,8 @@ class Transport:
         self.closed = False
         self._patience = patience
         # A request that waits for a connection of the pool waits for requests that have a timeout each.
-        self._http = httpx2.AsyncClient(headers=ACCEPTING, timeout=httpx2.Timeout(timeout, pool=None))
+        waiting = httpx2.Timeout(timeout, pool=None)
+        self._http = httpx2.AsyncClient(headers=ACCEPTING, timeout=waiting, verify=_has_tls(self.url))
 
     async def call(
         self,
@@ -290,7 +296,7 @@ class BlockingTransport:
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
         self.url = checked_address(url)
         self._patience = patience
-        self._http = httpx2.Client(headers=ACCEPTING, timeout=timeout)
+        self._http = httpx2.Client(headers=ACCEPTING, timeout=timeout, verify=_has_tls(self.url))
 
     def call(
         self,
