@@ -19,6 +19,7 @@ from tests.cli.helpers import Running
 from tests.store.helpers import holding_head
 from tests.store.proxy import Proxy
 from worldledger.client import Client, MessageFacade, RemoteHandle, RLFacade, ServiceUnavailableError
+from worldledger.client.transport import BlockingTransport, Transport
 from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import MomentNotFoundError, UnknownAgentError, WorldNotFoundError
 from worldledger.observation import ObservationPolicy
@@ -307,6 +308,34 @@ async def test_a_service_that_is_not_there_is_told_after_a_while() -> None:
         with pytest.raises(ServiceUnavailableError, match="cannot be reached") as away:
             await client.create_world()
         assert "outcome" not in away.value.details
+
+
+async def test_a_service_that_is_starting_is_waited_for() -> None:
+    """What a service refuses because it is not ready is asked again, whatever it is; patience ends that, too."""
+    starting = b'{"code": "starting", "detail": "the service is starting: it connects to the database"}'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        status, body = next(answers)
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        for patience in (5.0, 0.0):
+            answers = iter([("503 Service Unavailable", starting), ("200 OK", b"[1]")])
+            transport = Transport(url, timeout=5, patience=patience)
+            if patience:
+                assert (await transport.call("POST", "/", again=False)).value == [1]
+                answers = iter([("503 Service Unavailable", starting), ("200 OK", b"[1]")])
+                blocking = BlockingTransport(url, timeout=5, patience=patience)
+                assert await asyncio.to_thread(blocking.call, "POST", "/") == [1]
+                blocking.close()
+            else:
+                with pytest.raises(ServiceUnavailableError, match="it connects to the database"):
+                    await transport.call("POST", "/", again=False)
+            await transport.close()
 
 
 @pytest.mark.parametrize(

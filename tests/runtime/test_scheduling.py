@@ -103,6 +103,30 @@ async def test_nobody_overtakes_those_who_wait() -> None:
 
 
 @virtual
+async def test_nobody_overtakes_those_who_were_woken() -> None:
+    """One who comes when there is room again, but those woken have not run yet, has a turn behind them."""
+    world = World(max_in_flight=3)
+    scheduler = world.scheduler
+    for _ in range(3):
+        assert scheduler.try_begin(scheduler.turn("a"))
+    woken = [world.submit("first", "b"), world.submit("second", "b")]
+    await settle()
+    for _ in range(3):
+        scheduler.end()
+    late = world.submit("late", "b")
+
+    async def at_once() -> None:
+        async with scheduler.turn("b"):
+            world.order.append("latest")
+
+    await at_once()
+    await asyncio.gather(*woken, late)
+    assert world.order[:2] == ["first", "second"]
+    assert sorted(world.order[2:]) == ["late", "latest"]
+    world.assert_idle()
+
+
+@virtual
 async def test_the_next_is_chosen_by_priority_then_fairness() -> None:
     """The urgent first; then agents in turn, by weight, then by arrival."""
     world = World(max_in_flight=1, ageing_ms=0.0)

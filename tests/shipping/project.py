@@ -70,17 +70,19 @@ def environment(**variables: str) -> dict[str, str]:
     return {**inherited, "PATH": path, "PYTHONUNBUFFERED": "1", **variables}
 
 
-def wait_until_live(url: str, process: subprocess.Popen[Any] | Process, *, seconds: float = 120.0) -> None:
-    """Poll a service until /livez answers 200; fail when the process ends or the time is over."""
+def wait_until_live(
+    url: str, process: subprocess.Popen[Any] | Process, *, seconds: float = 120.0, path: str = "/livez"
+) -> None:
+    """Poll a service until the path answers 200; fail when the process ends or the time is over."""
     deadline = time.monotonic() + seconds
     while True:
         assert process.poll() is None, f"the service ended with {process.returncode} before it answered"
         try:
-            with urlopen(f"{url}/livez", timeout=2) as answer:
+            with urlopen(f"{url}{path}", timeout=2) as answer:
                 assert answer.status == 200
                 return
         except OSError:
-            assert time.monotonic() < deadline, f"{url}/livez did not answer within {seconds:g} s"
+            assert time.monotonic() < deadline, f"{url}{path} did not answer within {seconds:g} s"
             time.sleep(0.02)
 
 

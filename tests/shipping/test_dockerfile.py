@@ -65,7 +65,7 @@ def test_the_command_serves_and_ends_at_sigterm(database_url: str, port: int, tm
             command, cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
         try:
-            wait_until_live(f"http://127.0.0.1:{port}", process)
+            wait_until_live(f"http://127.0.0.1:{port}", process, path="/readyz")
             check = json.loads(_last("HEALTHCHECK").partition("CMD ")[2])
             assert check[0] == "python"
             subprocess.run([sys.executable, *(part.replace("8000", str(port)) for part in check[1:])], check=True)

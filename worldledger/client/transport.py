@@ -37,6 +37,12 @@ class ServiceUnavailableError(StoreUnavailableError):
     code = "service_unavailable"
 
 
+class ServiceStartingError(ServiceUnavailableError):
+    """The service has just been started and is not ready; nothing was carried out."""
+
+    code = "starting"
+
+
 class RemoteError(SimulationError):
     """A problem of a code that this version of the client does not know; ``code`` is that code, details its members."""
 
@@ -88,6 +94,7 @@ def _unknown(code: str, message: str) -> RemoteError:
 #: Classes that are not in the tree. HTTP's position to continue from is an orchestrator's moment.
 _MORE: Final[Mapping[str, type[SimulationError]]] = {
     ServiceUnavailableError.code: ServiceUnavailableError,
+    ServiceStartingError.code: ServiceStartingError,
     "position_ahead": errors.MomentNotFoundError,
 }
 
@@ -126,6 +133,10 @@ def was_sent(error: httpx2.TransportError) -> bool:
     return not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
 
 
+#: Refusals that pass, and that are of the connection and not of what was asked: worlds do not see them.
+_PASSING: Final = (RateLimitedError, ServiceStartingError)
+
+
 def unavailable(url: str, error: httpx2.TransportError) -> ServiceUnavailableError:
     """Return the error of a request that has no answer."""
     sent = was_sent(error)
@@ -162,8 +173,8 @@ log = logging.getLogger("worldledger.client")
 class Transport:
     """One service's HTTP interface, with a pool of connections that all worlds share.
 
-    ``timeout``: seconds that an answer may take. ``patience``: seconds for which a service that cannot be reached, or
-    says that it gets too many requests, is tried again before ServiceUnavailableError or RateLimitedError is raised.
+    ``timeout``: seconds that an answer may take. ``patience``: seconds for which a service that cannot be reached, is
+    starting or gets too many requests is tried again before ServiceUnavailableError or RateLimitedError is raised.
     """
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
@@ -246,12 +257,11 @@ class Transport:
                 if (was_sent(error) and not again) or asyncio.get_running_loop().time() + pause > given_up:
                     raise unavailable(self.url, error) from error
                 log.debug("%s cannot be reached (%s); it is tried again", self.url, error)
-            except RateLimitedError as error:
-                # Waiting and reconnecting are matters of this connection: worlds do not see them.
+            except _PASSING as error:
                 pause = max(seconds_to_wait(error), backoff.next())
                 if asyncio.get_running_loop().time() + pause > given_up:
                     raise
-                log.debug("%s is asked too often; it is tried again in %.3g s", self.url, pause)
+                log.debug("%s; it is tried again in %.3g s", error, pause)
             await asyncio.sleep(pause)
 
     def check_open(self) -> None:
@@ -289,8 +299,8 @@ class BlockingTransport:
     """One service's HTTP interface over kept connections; calls block until they are answered.
 
     ``url`` begins with http:// or https:// and names a host; any other raises ValueError. ``timeout``: seconds that an
-    answer may take. ``patience``: seconds for which a service that cannot be reached, or says that it gets too many
-    requests, is tried again before ServiceUnavailableError or RateLimitedError is raised.
+    answer may take. ``patience``: seconds for which a service that cannot be reached, is starting or gets too many
+    requests is tried again before ServiceUnavailableError or RateLimitedError is raised.
     """
 
     def __init__(self, url: str, *, timeout: float, patience: float) -> None:
@@ -330,7 +340,7 @@ class BlockingTransport:
             except httpx2.TransportError as error:
                 failure = unavailable(self.url, error)
                 failure.__cause__ = error
-            except RateLimitedError as error:
+            except _PASSING as error:
                 failure = error
                 pause = max(seconds_to_wait(error), pause)
             else:

@@ -526,13 +526,15 @@ _SLEEP: Final = (0.001, 3600.0)
 class _Waiter(Ticket):
     """A ticket with its caller. The result of ``told`` is None for a turn, else the error to raise."""
 
-    __slots__ = ("place", "told", "turn")
+    __slots__ = ("is_woken", "place", "told", "turn")
 
     def __init__(self, turn: Turn, told: asyncio.Future[SimulationError | None]) -> None:
         super().__init__(turn.agent_id, turn.priority, turn.weight)
         self.turn = turn
         self.told = told
         self.place: Literal["nowhere", "deferred", "line"] = "nowhere"
+        #: it was given a turn, and has not come to run yet
+        self.is_woken = False
 
 
 class Turn:
@@ -575,6 +577,7 @@ class Scheduler:
         self._most = config.max_in_flight
         self._deadline_ms = config.deadline_ms
         self._in_flight = 0
+        self._woken = 0
         self._arrivals = 0
         self._backpressure: Backpressure[_Waiter] = Backpressure(config)
         self._line: Priorities[_Waiter] = Priorities(config.ageing_ms / 1000.0)
@@ -611,10 +614,13 @@ class Scheduler:
         return Turn(self, agent_id, priority, weight, deadline_at, req_id)
 
     def try_begin(self, turn: Turn) -> bool:
-        """Begin a turn if there is room. No waiter is overtaken: while there is room, none waits."""
+        """Begin a turn if there is room. No waiter is overtaken: while there is room, none waits.
+
+        Nor are those that have been given a turn and have not come to run: behind them one waits as behind others.
+        """
         if turn.deadline_at is not None and self._clock() >= turn.deadline_at:
             raise self._too_late(turn, self._clock())
-        if self._in_flight >= self._most:
+        if self._in_flight >= self._most or self._woken:
             return False
         self._in_flight += 1
         return True
@@ -625,8 +631,11 @@ class Scheduler:
         waiter = _Waiter(turn, loop.create_future())
         began = self._clock()
         self._receive(waiter)
+        self._serve()
         timer = _Timer(self._clock, turn.deadline_at, lambda: self._dismiss(waiter, self._too_late(turn, began)))
         try:
+            if waiter.told.done():  # there was room: those that were woken before run first
+                await asyncio.sleep(0)
             refused = await waiter.told
         except asyncio.CancelledError:
             if waiter.place != "nowhere":
@@ -636,12 +645,17 @@ class Scheduler:
             raise
         finally:
             timer.stop()
+            self._woken -= waiter.is_woken
         if refused is not None:
             raise refused
 
     def end(self) -> None:
         """End a turn that has begun: the next in line has it."""
         self._in_flight -= 1
+        self._serve()
+
+    def _serve(self) -> None:
+        """Wake those in line for whom there is room."""
         if not len(self._line):
             return
         now = self._clock()
@@ -653,6 +667,8 @@ class Scheduler:
             self._backpressure.leave(waiter)
             waiter.place = "nowhere"
             self._in_flight += 1
+            self._woken += 1
+            waiter.is_woken = True
             waiter.told.set_result(None)
             self._refill()
 
