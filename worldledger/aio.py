@@ -353,9 +353,7 @@ async def first_of(*works: Coroutine[Any, Any, Any], timeout: float | None = Non
     try:
         ended, _ = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        await _end(tasks)
     return [task if task in ended and not task.cancelled() else None for task in tasks]
 
 
@@ -376,8 +374,27 @@ async def running(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]
     try:
         yield task
     finally:
+        await _end([task])
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and return once all have ended: none outlives its caller.
+
+    A caller that is cancelled meanwhile waits for them nevertheless. They are cancelled once more, so that they hurry.
+    """
+    again: asyncio.CancelledError | None = None
+    for task in tasks:
         task.cancel()
-        await asyncio.wait([task])
+    while left := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            if again is None:
+                for task in left:
+                    task.cancel()
+            again = error
+    if again is not None:
+        raise again
 
 
 # -- circuit breakers -------------------------------------------------------------------------------------

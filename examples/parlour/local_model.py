@@ -10,6 +10,7 @@ serves on 127.0.0.1, port 8133 unless another one is named, until Ctrl-C.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 import threading
@@ -62,7 +63,9 @@ def serve(port: int) -> object:
 
 def main() -> int:
     """Serve until Ctrl-C."""
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else PORT
+    parser = argparse.ArgumentParser(description="Serve a very small language model, with OpenAI's protocol.")
+    parser.add_argument("port", metavar="PORT", type=int, nargs="?", default=PORT, help=f"the port; {PORT} by default")
+    port: int = parser.parse_args().port
     try:
         server = serve(port)
     except (ImportError, OSError) as error:

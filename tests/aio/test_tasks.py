@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -81,6 +82,28 @@ async def test_a_cancelled_caller_leaves_nothing_behind(call: Any) -> None:
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert [work.ended for work in works] == ["cancelled", "cancelled"]
+
+
+async def test_a_caller_that_is_cancelled_twice_waits_for_its_works() -> None:
+    """They are told to stop once more, and none outlives it."""
+    ended: list[str] = []
+
+    async def tidies_up() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+            await asyncio.sleep(0.001)
+            ended.append("work")
+
+    calling = asyncio.create_task(first_of(tidies_up()))
+    for _ in range(2):
+        await asyncio.sleep(0.001)
+        calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert ended == ["work"]
 
 
 async def test_the_first_error_of_all_is_raised() -> None:

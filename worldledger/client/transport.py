@@ -246,10 +246,10 @@ class Transport:
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]], *, again: bool) -> T:
         """Try until there is an answer or the patience is used up."""
-        self.check_open()
         given_up = asyncio.get_running_loop().time() + self._patience
         backoff = new_backoff()
         while True:
+            self.check_open()  # it may be closed during a pause
             try:
                 return await attempt()
             except httpx2.TransportError as error:

@@ -10,7 +10,7 @@ import anthropic
 
 from worldledger.llm.model import Chunk, End, ModelError, Request, Text, ToolCall, Usage
 from worldledger.llm.persona import DEFAULT_MAX_TOKENS
-from worldledger.llm.services import Errors, mapped, text_of
+from worldledger.llm.services import Errors, mapped, text_of, without_end
 
 _ERRORS: Final = Errors(
     anthropic.APIStatusError, anthropic.APITimeoutError, anthropic.APIConnectionError, anthropic.AnthropicError
@@ -64,12 +64,13 @@ class AnthropicModel:
             **({"system": system} if system else {}),
             **({"tools": tools} if tools else {}),
         }
-        read = _Answer()
+        read, begun = _Answer(), False
         with mapped(_ERRORS, self.name, "unreachable", "the service cannot be reached"):
             answer = await self._client.messages.create(**asked, extra_body=rest or None)
         with mapped(_ERRORS, self.name, "cut", "the answer was cut off"):
             try:
                 async for event in answer:
+                    begun = True
                     for piece in read.pieces(event):
                         yield piece
             except anthropic.APIStatusError as error:
@@ -77,7 +78,7 @@ class AnthropicModel:
             finally:
                 await answer.close()
         if not read.has_ended:
-            raise ModelError("cut", f"the answer of {self.name} was cut off", may_pass=True)
+            raise without_end(self.name, answer.response, begun=begun)
 
     async def aclose(self) -> None:
         """Close all connections."""

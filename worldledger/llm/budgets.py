@@ -39,14 +39,17 @@ class Budgets:
             if not calls and tokens > 0:
                 await self._limiter.hit(item, *names, cost=tokens)
 
-    async def seconds(self, world_id: str, agent_id: str, own: Budget) -> float:
-        """Return the seconds until a model may be asked for an agent again."""
-        longest = 0.0
-        for _, item, names in self._items(world_id, agent_id, own):
+    async def used_up(self, world_id: str, agent_id: str, own: Budget) -> tuple[float, str]:
+        """Return the seconds until a model may be asked again, and the budget, in words, that it waits for."""
+        longest, what = 0.0, "a budget"
+        for calls, item, names in self._items(world_id, agent_id, own):
             stats = await self._limiter.get_window_stats(item, *names)
-            if stats.remaining <= 0:
-                longest = max(longest, stats.reset_time - time.time())
-        return longest
+            seconds = stats.reset_time - time.time()
+            if stats.remaining <= 0 and seconds > longest:
+                shared = " of all agents together" if "world" in names[:2] else ""
+                unit = ("call" if calls else "token") + ("" if item.amount == 1 else "s")
+                longest, what = seconds, f"{item.amount} {unit} a minute{shared}"
+        return longest, what
 
     def _items(
         self, world_id: str, agent_id: str, own: Budget

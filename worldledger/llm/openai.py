@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import openai
 
 from worldledger.llm.model import Chunk, End, ModelError, Request, Text, ToolCall, Usage
-from worldledger.llm.services import Errors, mapped, text_of
+from worldledger.llm.services import Errors, mapped, text_of, without_end
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionChunk
@@ -63,7 +63,7 @@ class OpenAIModel:
             **({"tools": tools} if tools else {}),
         }
         known, others = _parted(request.parameters)
-        ended = refused = False
+        begun = ended = refused = False
         with mapped(_ERRORS, self.name, "unreachable", "the service cannot be reached"):
             answer = cast(
                 "openai.AsyncStream[ChatCompletionChunk]",
@@ -72,6 +72,7 @@ class OpenAIModel:
         with mapped(_ERRORS, self.name, "cut", "the answer was cut off"):
             try:
                 async for chunk in answer:
+                    begun = True
                     for piece in _pieces(chunk):
                         refused = refused or isinstance(piece, _Refusal)
                         if isinstance(piece, End):
@@ -82,7 +83,7 @@ class OpenAIModel:
             finally:
                 await answer.close()
         if not ended:
-            raise ModelError("cut", f"the answer of {self.name} was cut off", may_pass=True)
+            raise without_end(self.name, answer.response, begun=begun)
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -69,7 +69,15 @@ class Persona(BaseModel):
     corrections: int = Field(
         default=1, ge=0, le=20, description="How often the model is asked again after an answer that is refused."
     )
-    tries: int = Field(default=3, ge=1, le=20, description="How often it is asked if its service fails.")
+    tries: int | None = Field(
+        default=None, ge=1, description="How often it is asked if its service fails; null: until it answers."
+    )
+    retry_s: float = Field(
+        default=60.0,
+        ge=0.01,
+        le=86_400.0,
+        description="Most seconds between two tries; the pauses begin with 1 s and double.",
+    )
     interruptions: int = Field(
         default=5, ge=0, le=1000, description="How often in a row it begins anew after it was interrupted."
     )

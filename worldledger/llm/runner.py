@@ -29,6 +29,7 @@ _LEASE_SECONDS: Final = 180.0
 _RENEWED_AFTER: Final = 1 / 3
 #: Seconds that giving an agent back may take, and the digest of the state after it.
 _RELEASE_SECONDS: Final = 2.0
+_DIGEST_SECONDS: Final = 5.0
 _HOST: Final = socket.gethostname()[:150]
 
 
@@ -62,6 +63,7 @@ async def run_agent(
     recall: Recall | None = None,
     holder: str | None = None,
     lease_s: float = _LEASE_SECONDS,
+    give_up_s: float | None = None,
     watch: Callable[[Generation], object] = lambda _: None,
 ) -> None:
     """Play an agent under a lease, until the persona's turns are used up or this is cancelled.
@@ -69,9 +71,9 @@ async def run_agent(
     An agent that is not registered is. It goes on where it was: what it has missed is observed first, and what an
     earlier program left behind is reported as lost. In a fork, answers that stand in the logs of its ancestors are
     given again instead of asking the model, wherever it would be asked the same; ``recall`` has others, and an empty
-    Recall has none. At the end the log gets a digest of the world's state, which proves replays. Raises
-    AgentLeasedError while another program runs the agent, also if that has taken it over in the meantime, and as
-    `Thinker.run`.
+    Recall has none. The end has an order: the model's stream is closed, the report written, the agent given back, and
+    last the log gets a digest of the world's state, which proves replays. Raises AgentLeasedError while another program
+    runs the agent, also if that has taken it over in the meantime, and as `Thinker.run`.
     """
     holder = holder or holder_name()
     agent = await _agent(world, agent_id)
@@ -81,7 +83,15 @@ async def run_agent(
             if recall is None:
                 recall = await recall_from(await ancestors(world), agent_id)
             thinker = Thinker(
-                world, agent, model, persona, recovery=recovery, budgets=budgets, recall=recall, watch=watch
+                world,
+                agent,
+                model,
+                persona,
+                recovery=recovery,
+                budgets=budgets,
+                recall=recall,
+                give_up_s=give_up_s,
+                watch=watch,
             )
             for ended in await first_of(thinker.run(), _keep(world, agent_id, holder, lease_s)):
                 if ended is not None:
@@ -90,6 +100,8 @@ async def run_agent(
             with suppress(SimulationError, TimeoutError):
                 async with asyncio.timeout(_RELEASE_SECONDS):
                     await world.lease_agent(agent_id, holder, 0)
+            with suppress(SimulationError, TimeoutError):
+                async with asyncio.timeout(_DIGEST_SECONDS):
                     await world.call("POST", "snapshots")
     finally:
         agent.close()

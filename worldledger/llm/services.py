@@ -13,6 +13,8 @@ from worldledger.llm.model import ModelError
 
 #: Statuses by which a service says that another try may go better.
 _PASSING: Final = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+#: The type of an answer that comes piece by piece.
+_STREAM: Final = "text/event-stream"
 #: What to do about a status.
 _ADVICE: Final = {
     400: "look at the persona's parameters: they are passed on as they are",
@@ -53,6 +55,18 @@ def mapped(errors: Errors, name: str, code: str, what: str) -> Iterator[None]:
         raise ModelError("malformed", said) from error
     except errors.any as error:
         raise ModelError("provider", f"{name}: {error}") from error
+
+
+def without_end(name: str, response: Any, *, begun: bool) -> ModelError:
+    """Return the error of an answer that has not ended in order: it was cut off, or is none of this protocol.
+
+    ``begun``: whether any of it could be read.
+    """
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if begun or kind == _STREAM:
+        return ModelError("cut", f"the answer of {name} was cut off", may_pass=True)
+    what = f"{name}: the service answered with {kind or 'what has no type'}, which is no stream of this protocol"
+    return ModelError("malformed", f"{what}; look at its address (--base-url)")
 
 
 def text_of(value: Any) -> str:

@@ -31,7 +31,7 @@ from worldledger.errors import (
     StaleContextError,
 )
 from worldledger.llm.budgets import Budgets
-from worldledger.llm.model import Model, Request
+from worldledger.llm.model import Model, ModelError, Request
 from worldledger.llm.prompts import Actions, Intended, Memory, request_for
 from worldledger.llm.recall import Recall, Recollection
 from worldledger.llm.reports import MOST_TEXT, Prompt, answer_of, cost_of, known, plain, times_of, word
@@ -53,8 +53,9 @@ _PATIENCE_SECONDS: Final = 300.0
 #: Seconds for which what has interrupted a generation may be on its way, and for a last report.
 _SIGHT_SECONDS: Final = 10.0
 _LAST_SECONDS: Final = 5.0
-#: Shortest wait for a budget.
+#: Shortest wait for a budget, and the first for a model that has failed; each of the latter is twice the one before.
 _LEAST_SECONDS: Final = 0.05
+_FIRST_PAUSE_SECONDS: Final = 1.0
 #: Recoveries of errors after which the same call is made again.
 _AGAIN: Final = frozenset({RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY, RecoveryAction.DEFER})
 #: What a model says when it stops because it must not answer.
@@ -82,6 +83,11 @@ class Generation:
     problems: list[str] = field(default_factory=list)
     #: the answer of a log that was taken instead of asking the model
     recalled: Recollection | None = None
+    #: seconds until the model is asked again, after it failed or where a budget is used up; None: it is not, for now
+    again_s: float | None = None
+    #: the budget that is used up, and whether the agent's turns are with this one
+    budget: str | None = None
+    is_last: bool = False
 
 
 class Thinker:
@@ -90,7 +96,9 @@ class Thinker:
     ``agent`` is an open handle that nothing else reads from. ``recovery`` says what to do after an interruption:
     REGENERATE and RETRY begin anew from what was seen since, ABORT waits to be woken again. The req_ids of this run
     begin with ``name``, by default a random one. ``recall`` has answers that are given again instead of asking the
-    model. ``watch`` is called with each generation when it has ended.
+    model. A model that fails is asked again, as the persona says; with ``give_up_s`` its error is raised once it has
+    failed for so many seconds, or if asking again does not help. ``watch`` is called with each generation when it has
+    ended.
     """
 
     def __init__(
@@ -104,6 +112,7 @@ class Thinker:
         budgets: Budgets | None = None,
         recall: Recall | None = None,
         name: str | None = None,
+        give_up_s: float | None = None,
         watch: Callable[[Generation], object] = lambda _: None,
     ) -> None:
         self.agent_id = agent.agent_id
@@ -116,8 +125,12 @@ class Thinker:
         self._recall = recall or Recall()
         self._name = name or secrets.token_hex(6)
         self._payer: Final = (world.world_id, self.agent_id, persona.budget)
+        self._give_up_s = give_up_s
         self._watch = watch
-        self._made = 0
+        #: how many generations it has begun, and how many of them count as turns
+        self._made = self._turns = 0
+        #: since when the model has failed, in the loop's time
+        self._failing_since: float | None = None
         self._memory = Memory(self.agent_id, persona.remembers)
         self._actions: Actions | None = None
         #: the view_seq of the last observation that is remembered, and the view there if the model is told it
@@ -130,7 +143,7 @@ class Thinker:
         self._ended_at = 0.0
 
     async def run(self) -> None:
-        """Play the agent until the persona's turns are used up; raises what ends its connection.
+        """Play the agent until the persona's turns are used up; raises what ends its connection, and see ``give_up_s``.
 
         Generations that an earlier run left behind are reported as lost first.
         """
@@ -154,7 +167,7 @@ class Thinker:
     @property
     def _used_up(self) -> bool:
         """Whether it has made as many generations as its persona may."""
-        return self._persona.turns is not None and self._made >= self._persona.turns
+        return self._persona.turns is not None and self._turns >= self._persona.turns
 
     # -- observing -----------------------------------------------------------------------------------------
 
@@ -240,11 +253,22 @@ class Thinker:
         """Have the model answer until something has come of it, or the persona's bounds are reached."""
         interruptions = corrections = failures = 0
         problems: Sequence[str] = ()
-        pauses = Backoff(1.0, 60.0, spread=(0.5, 1.0))
+        pauses = Backoff(_FIRST_PAUSE_SECONDS, self._persona.retry_s, spread=(0.5, 1.0))
         while not self._used_up:
             await self._rest()
             made = await self._generate(problems)
             problems = ()
+            if made.output.error is not None and made.outcome == "failed":
+                failures += 1
+                made.again_s = self._pause(made.output.error, failures, pauses)
+            else:
+                self._failing_since = None
+            if made.outcome == "limited":
+                seconds, made.budget = await self._budgets.used_up(*self._payer)
+                made.again_s = max(_LEAST_SECONDS, seconds)
+            self._turns += made.outcome != "failed" or made.again_s is None  # a service that is away uses up no turns
+            made.is_last = self._used_up
+            self._watch(made)
             match made.outcome:
                 case "interrupted" | "stale":
                     interruptions += 1
@@ -253,16 +277,23 @@ class Thinker:
                 case "refused" if made.problems and corrections < self._persona.corrections:
                     corrections += 1
                     problems = made.problems
-                case "failed":
-                    failures += 1
-                    error = made.output.error
-                    if error is None or not error.may_pass or failures >= self._persona.tries:
-                        return
-                    await pauses.wait()
-                case "limited":
-                    await asyncio.sleep(max(_LEAST_SECONDS, await self._budgets.seconds(*self._payer)))
+                case _ if made.again_s is not None:
+                    await asyncio.sleep(made.again_s)
                 case _:
                     return
+
+    def _pause(self, error: ModelError, failures: int, pauses: Backoff) -> float | None:
+        """Return after how many seconds a model that has failed is asked again; None if it is not, for now.
+
+        Raises the error if the agent is to give up.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._failing_since is None:
+            self._failing_since = now
+        pause, most = pauses.next(), self._persona.tries
+        if self._give_up_s is not None and (not error.may_pass or now + pause - self._failing_since > self._give_up_s):
+            raise error
+        return pause if error.may_pass and (most is None or failures < most) else None
 
     async def _rest(self) -> None:
         loop = asyncio.get_running_loop()
@@ -295,6 +326,7 @@ class Thinker:
         token = self._agent.issue_cancel_token(req_id, context_seq, model=prompt.described(self._model.name))
         made = Generation(self.agent_id, req_id, context_seq, request)
         made.recalled = self._recall.find(self._model.name, request)
+        is_over = False
         try:
             if made.recalled is not None or await self._budgets.take(*self._payer):
                 stream = self._model.stream(request) if made.recalled is None else made.recalled.stream()
@@ -302,18 +334,18 @@ class Thinker:
                 await self._act(made, token)
             else:
                 made.outcome = "limited"
+            is_over = True
+            if made.recalled is None:
+                await self._budgets.spend(*self._payer, _used(made.output))
+            await self._report(made, prompt)
         except BaseException:  # told to stop: what was said until then is kept all the same
-            if made.outcome != "acted":
+            if not is_over and made.outcome != "acted":
                 made.outcome = "interrupted"
             with suppress(SimulationError, TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS):
                     await self._report(made, prompt)
             raise
-        if made.recalled is None:
-            await self._budgets.spend(*self._payer, _used(made.output))
-        await self._report(made, prompt)
         self._ended_at = asyncio.get_running_loop().time()
-        self._watch(made)
         return made
 
     # -- acting --------------------------------------------------------------------------------------------

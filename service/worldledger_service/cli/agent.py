@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from worldledger.errors import ExtraMissingError, SimulationError
+from worldledger.errors import ExtraMissingError, SimulationError, WorldNotFoundError
 from worldledger_service.cli.options import Quiet, World
 from worldledger_service.cli.output import counted, plain, put, say
 from worldledger_service.running import run_blocking
@@ -60,14 +60,25 @@ def run(
     url: Annotated[
         str, typer.Option("--url", metavar="URL", help="The service that serves the world.")
     ] = "http://127.0.0.1:8000",
+    give_up: Annotated[
+        float | None,
+        typer.Option(
+            "--give-up",
+            metavar="SECONDS",
+            min=0.0,
+            help="End with exit code 2 when the model's service has failed for so long, or asking again does not help.",
+            show_default="never",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Have a language model play agents of a world, until their turns are used up or Ctrl-C.
 
     Each observes, is interrupted when others act first, and acts by intents; the log has what every answer was made
     from and what it cost. An agent is run by one program at a time. After a kill, the same command goes on where it
-    was. In a fork, the model is asked only where an agent sees something else than it did in the parent. The key of the
-    model's service is read from OPENAI_API_KEY or ANTHROPIC_API_KEY.
+    was. In a fork, the model is asked only where an agent sees something else than it did in the parent. While the
+    model's service is away the agents wait, and ask again. The key of that service is read from OPENAI_API_KEY or
+    ANTHROPIC_API_KEY.
 
     Examples:
         worldledger agent run parlour ann --model openai:gpt-5-mini --persona ann.yaml
@@ -94,7 +105,10 @@ def run(
     except ModelError as error:
         raise SimulationError(error.message) from None
     run_blocking(_found(Client(url, world, patience=_FIRST_SECONDS)))
-    run_blocking(_run(client, played, answering, found.budget, recall, quiet=quiet))
+    try:
+        run_blocking(_run(client, played, answering, found.budget, recall, give_up_s=give_up, quiet=quiet))
+    except ModelError as error:
+        raise SimulationError(error.message) from None
 
 
 def _played(found: Personas, agents: list[str], file: Path) -> dict[str, Persona]:
@@ -112,13 +126,24 @@ def _played(found: Personas, agents: list[str], file: Path) -> dict[str, Persona
 
 
 async def _found(client: Client) -> None:
-    """Raise the error of a service or a world that is not there."""
+    """Raise the error of a service or a world that is not there; it names the address."""
     async with client:
-        await client.call("GET")
+        try:
+            await client.call("GET")
+        except WorldNotFoundError as error:
+            what = f"{error.message} (at {client.url}; --url names another service)"
+            raise WorldNotFoundError(what, **error.details) from None
 
 
 async def _run(
-    client: Client, played: dict[str, Persona], model: Model, budget: Budget | None, recall: str, *, quiet: bool
+    client: Client,
+    played: dict[str, Persona],
+    model: Model,
+    budget: Budget | None,
+    recall: str,
+    *,
+    give_up_s: float | None = None,
+    quiet: bool,
 ) -> None:
     from worldledger.aio import all_of  # noqa: PLC0415 - slow to load
     from worldledger.llm import ancestors, recall_from, run_agent  # noqa: PLC0415
@@ -139,13 +164,24 @@ async def _run(
             say(f"playing {counted(len(played), 'agent')} of {client.world_id}{what}; Ctrl-C stops")
         watch = (lambda _: None) if quiet else _show
         await all_of(
-            run_agent(client, name, model, persona, budgets=budgets, recall=known[name], watch=watch)
+            run_agent(
+                client,
+                name,
+                model,
+                persona,
+                budgets=budgets,
+                recall=known[name],
+                give_up_s=give_up_s,
+                watch=watch,
+            )
             for name, persona in played.items()
         )
 
 
 def _show(made: Generation) -> None:
-    """Print what became of a generation."""
+    """Print what became of a generation, and when the model is asked again if it was not answered."""
+    from worldledger.llm.reports import plain as storable  # noqa: PLC0415 - slow to load
+
     output = made.output
     took = 0.0 if output.took_s is None else output.took_s
     told = [f"{made.agent_id}: {made.outcome}", counted(output.tokens_out, "token"), f"{took:.1f} s"]
@@ -157,4 +193,12 @@ def _show(made: Generation) -> None:
         told.append(output.error.message)
     elif output.text.strip():
         told.append(plain(" ".join(output.text.split())[:_SHOWN]))
+    if storable(output.text) != output.text:
+        told.append("NUL characters and lone surrogates are replaced")
+    if made.budget is not None:
+        told.append(f"its budget is used up: {made.budget}")
+    if made.again_s is not None:
+        told.append(f"asks again in {made.again_s:.0f} s")
+    elif made.outcome == "failed" and not made.is_last:
+        told.append("waits until somebody acts")
     put(", ".join(told))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from worldledger_service.cli import agent
 
 from tests.client.helpers import soon, until
 from worldledger.client import Client
-from worldledger.llm import End, Persona, Text, read_personas
+from worldledger.errors import WorldNotFoundError
+from worldledger.llm import End, Generation, ModelError, Persona, Request, Text, read_personas
+from worldledger.llm.streaming import Output
 
 from .conftest import Script, bob_says, told
 from .provider import Provider, answers, begins, says
@@ -51,6 +54,41 @@ async def test_each_generation_is_a_line(room: Client, capsys: pytest.CaptureFix
     output, errors = capsys.readouterr()
     assert re.fullmatch(r"ann: acted, 2 tokens, \d+\.\d s, Good\\x1b morning\.\n", output), output
     assert f"playing 1 agent of {room.world_id}; Ctrl-C stops" in errors
+
+
+def test_a_line_says_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """When a model that has failed is asked again, or that it is not; and which budget is used up until when."""
+
+    def line(outcome: Any, output: Output, **more: Any) -> str:
+        agent._show(Generation("ann", "r", 1, Request([]), output, outcome, **more))
+        return capsys.readouterr().out
+
+    failed = Output(error=ModelError("unreachable", "tiny: away"), took_s=1.4)
+    assert line("failed", failed, again_s=8.2) == "ann: failed, 0 tokens, 1.4 s, tiny: away, asks again in 8 s\n"
+    assert line("failed", failed) == "ann: failed, 0 tokens, 1.4 s, tiny: away, waits until somebody acts\n"
+    assert line("failed", failed, is_last=True) == "ann: failed, 0 tokens, 1.4 s, tiny: away\n"
+    assert line("limited", Output(), again_s=41.0, budget="2 calls a minute") == (
+        "ann: limited, 0 tokens, 0.0 s, its budget is used up: 2 calls a minute, asks again in 41 s\n"
+    )
+    assert line("acted", Output(text="a\0b")).endswith(
+        r"a\x00b, NUL characters and lone surrogates are replaced" + "\n"
+    )
+
+
+async def test_a_world_that_is_not_there_is_told_with_the_address(room: Client) -> None:
+    """Another service may be meant."""
+    with pytest.raises(WorldNotFoundError) as refused:
+        await agent._found(Client(room.url, "nowhere-at-all"))
+    assert f"(at {room.url}; --url names another service)" in str(refused.value)
+
+
+def test_the_model_of_the_example_says_how_it_is_served() -> None:
+    """`--help` needs neither the model nor its library, and a port that is none is refused in a sentence."""
+    program = [sys.executable, str(EXAMPLE / "local_model.py")]
+    helped = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=60, check=False)
+    assert (helped.returncode, "PORT" in helped.stdout) == (0, True)
+    refused = subprocess.run([*program, "many"], capture_output=True, text=True, timeout=60, check=False)
+    assert (refused.returncode, "Traceback" in refused.stderr) == (2, False)
 
 
 @pytest.mark.thorough

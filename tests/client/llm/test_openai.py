@@ -181,6 +181,23 @@ async def test_garbage_is_told_as_such(garbage: bytes) -> None:
     assert (code, text) == ("malformed", "Well")
 
 
+@pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "application/json"])
+async def test_an_answer_that_is_no_stream_is_told_as_such(kind: str) -> None:
+    """Another service at the address may answer 200 as well; asking it again does not help."""
+
+    async def page(call: Call) -> None:
+        await call.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode())
+        await call.write(b'{"hello": "<html>"}')
+
+    async with Provider(page) as provider:
+        output = await _asked(provider)
+    assert output.error is not None
+    assert (output.error.code, output.error.may_pass) == ("malformed", False)
+    assert f"{kind.partition(';')[0]}, which is no stream of this protocol; look at its address (--base-url)" in str(
+        output.error
+    )
+
+
 async def test_an_error_in_the_stream_is_told() -> None:
     """A service may fail in the middle, and say so."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 import pytest
 
 from tests.client.helpers import soon
 from worldledger.client import Client
 from worldledger.errors import AgentLeasedError
-from worldledger.llm import Persona, run_agent
+from worldledger.llm import Chunk, Persona, Request, Text, run_agent
 from worldledger.llm.runner import has_ended, holder_name
 
 from .conftest import Script, bob_says, ended_holder, online, playing, said, told, waits
@@ -45,6 +46,36 @@ async def test_a_program_that_has_lost_its_agent_stops(room: Client) -> None:
     await room.lease_agent("ann", "there/2/b", 60, instead_of="here/1/a")
     with pytest.raises(AgentLeasedError):
         await soon(task)
+
+
+class Reluctant:
+    """A model that takes a moment to end its request."""
+
+    name = "reluctant"
+
+    async def stream(self, _: Request) -> AsyncGenerator[Chunk, None]:
+        """Begin an answer."""
+        try:
+            yield Text("Well")
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.3)
+
+
+async def test_nothing_of_a_program_follows_its_digest(room: Client) -> None:
+    """Even if it is told twice to stop: the report is first, then the agent is given back, and the digest is last."""
+    running = asyncio.create_task(run_agent(room, "ann", Reluctant(), _BRIEF))
+    await soon(online(room))
+    await bob_says(room, "Ann?")
+    await soon(told(room)("GenerationStarted"))
+    await asyncio.sleep(0.05)
+    for _ in range(2):
+        running.cancel()
+        await asyncio.sleep(0.05)
+    await asyncio.wait([running])
+    kinds = [entry.effect["kind"] for entry in await room.event_log.get_entries_since(0)]
+    assert kinds[-3:] == ["GenerationReported", "GenerationLeased", "StateDigest"]
+    assert kinds.count("StateDigest") == 1
 
 
 async def test_what_a_killed_program_left_is_lost(room: Client) -> None:

@@ -11,7 +11,8 @@ import pytest
 from tests.client.helpers import soon, until
 from worldledger.client import Client
 from worldledger.errors import ErrorRecoveryPolicy, RecoveryAction
-from worldledger.llm import Budget, End, ModelError, Persona, Prices, Text, Usage
+from worldledger.llm import Budget, End, Generation, ModelError, Persona, Prices, Text, Usage, run_agent
+from worldledger.llm.budgets import Budgets
 from worldledger.llm.openai import OpenAIModel
 
 from .conftest import Script, bob_says, did, playing, said, told, waits
@@ -205,6 +206,31 @@ async def test_a_model_that_fails_stops_nothing(room: Client) -> None:
     assert second["outcome"] == "acted"
 
 
+async def test_a_model_whose_service_is_away_is_asked_until_it_answers(room: Client) -> None:
+    """However often it fails: it is told when it is asked again, and no turns are used up by that."""
+    away = [ModelError("unreachable", "away", may_pass=True)]
+    model = Script(*[away] * 4, said("Here."))
+    made: list[Generation] = []
+    persona = Persona(character="You are brief.", begins=True, turns=1, retry_s=0.01)
+    async with playing(room, model, persona, watch=made.append) as task:
+        await soon(task)
+    assert [each.outcome for each in made] == ["failed"] * 4 + ["acted"]
+    assert [each.again_s is not None for each in made] == [True] * 4 + [False]
+    assert len(await _reports(room, 5)) == 5
+
+
+@pytest.mark.parametrize(
+    ("error", "give_up_s"),
+    [(ModelError("http_401", "no key"), 60.0), (ModelError("unreachable", "away", may_pass=True), 0.0)],
+)
+async def test_an_agent_gives_up_if_it_is_asked_to(room: Client, error: ModelError, give_up_s: float) -> None:
+    """Its error ends it, once the time is over or where another try does not help; the agent is given back."""
+    persona = Persona(character="You are brief.", begins=True)
+    with pytest.raises(ModelError, match=error.message):
+        await soon(run_agent(room, "ann", Script([error]), persona, give_up_s=give_up_s))
+    assert (await told(room)("GenerationLeased", 2))[-1]["payload"]["seconds"] == 0
+
+
 async def test_a_model_that_refuses_is_recorded(room: Client) -> None:
     """A refusal is an outcome, and nothing is said in the world."""
     model = Script([Text("I would rather not."), End("content_filter")])
@@ -220,13 +246,27 @@ async def test_a_budget_that_is_used_up_is_told(room: Client) -> None:
     """At the end of its budget the model is not asked; the log says so."""
     model = Script(said("One."))
     persona = Persona(character="You are brief.", budget=Budget(calls_per_minute=1), turns=2)
-    async with playing(room, model, persona):
+    made: list[Generation] = []
+    async with playing(room, model, persona, watch=made.append):
         await bob_says(room, "Ann?")
         await _reports(room)
         await bob_says(room, "Ann!")
         first, second = await _reports(room, 2)
+        await until(lambda: len(made) == 2)
     assert (first["outcome"], second["outcome"]) == ("acted", "limited")
     assert len(model.requests) == 1
+    assert made[1].budget == "1 call a minute"
+    assert made[1].again_s is not None
+
+
+async def test_the_budget_that_is_used_up_is_named() -> None:
+    """It is an agent's own, or that of all together."""
+    budgets = Budgets(Budget(tokens_per_minute=5))
+    assert await budgets.take("town", "ann", Budget())
+    await budgets.spend("town", "ann", Budget(), 7)
+    seconds, what = await budgets.used_up("town", "bob", Budget())
+    assert what == "5 tokens a minute of all agents together"
+    assert 0 < seconds <= 60
 
 
 async def test_an_agent_begins_and_ends_by_itself(room: Client) -> None:
