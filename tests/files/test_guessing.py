@@ -30,6 +30,12 @@ def test_columns_are_taken_for_what_their_names_say() -> None:
     }
 
 
+@pytest.mark.parametrize("column", ["trader", "Trader ID", "speaker_name", "name"])
+def test_whoever_acts_is_an_agent(column: str) -> None:
+    """Many words name those who act, by themselves, by an id or by a name."""
+    assert guessed(f"time,{column},price\n1,ann,2\n").document()["agent"] == {"column": column}
+
+
 @pytest.mark.parametrize(
     ("column", "values", "time"),
     [

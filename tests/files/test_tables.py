@@ -126,15 +126,18 @@ def test_the_way_a_csv_file_is_written_is_found(data: bytes, dialect: Csv) -> No
 
 def test_bad_lines_of_json_are_told_and_the_next_is_read() -> None:
     """What is no JSON object is told; so are keys that stand twice and integers that a parser would change."""
-    data = b'\xef\xbb\xbf{"a": 1}\n\n[1]\nnope\n{"a":1,"a":2}\n{"a" : {"b":1, "b":2}}\n\xff\n{"a":"\\u0022:"}'
+    data = (
+        b'\xef\xbb\xbf{"a": 1}\n\n[1]\nnope\n{"a":1,"a":2}\n{"a" : {"b":1, "b":2}}\n\xff\n{"a":"\\u0022:"}\n{"a":\r\n'
+    )
     assert _read(data, "jsonl") == [
         (1, {"a": 1}),
         "not a JSON object",
-        "not JSON: Expecting value at line 1 column 1",
+        "not JSON: Expecting value at column 1",
         "the key 'a' stands twice",
         "$.a: the key 'b' stands twice",
         "not UTF-8 (byte 0)",
         (8, {"a": '":'}),
+        "not JSON: Expecting value at column 6",
     ]
     (record,) = table(b'{"id": 12345678901234567890123}', "jsonl").rows()
     assert type(record.values["id"]) is int

@@ -34,19 +34,31 @@ from worldledger_recorder.rules import SOURCE
 _TIME: Final = ("time", "simtime", "timestamp", "datetime", "date", "ts", "t", "createdat", "when", "seconds")
 _WORLD: Final = ("world", "worldid", "run", "runid", "episode", "episodeid", "game", "gameid", "simulation", "trial")
 _STEP: Final = ("step", "turn", "round", "tick", "day", "period", "timestep", "iteration")
-_AGENT: Final = (
+_AGENTS: Final = (
     "agent",
-    "agentid",
     "source",
-    "sourceid",
     "actor",
     "player",
     "speaker",
     "sender",
+    "trader",
+    "bidder",
+    "buyer",
+    "seller",
+    "voter",
+    "villager",
+    "citizen",
+    "household",
+    "firm",
+    "worker",
+    "customer",
+    "character",
+    "participant",
+    "person",
+    "author",
     "user",
-    "userid",
-    "name",
 )
+_AGENT: Final = (*(f"{name}{ending}" for name in _AGENTS for ending in ("", "id", "name")), "name")
 _KIND: Final = ("kind", "event", "eventtype", "eventname", "type", "action")
 _SEES: Final = ("sees", "seenby", "audience", "recipients", "visibleto")
 _JSON: Final = ("payload", "data", "body", "details", "json")

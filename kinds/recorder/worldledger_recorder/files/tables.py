@@ -292,7 +292,8 @@ class JsonLinesTable(Table):
             try:
                 value = _read(line)
             except InvalidEffectError as error:
-                yield Record(number, {}, error.reason if error.path == "$" else str(error))
+                why = error.reason.replace(" at line 1 column ", " at column ")  # the record's place says the line
+                yield Record(number, {}, why if error.path == "$" else f"{error.path}: {why}")
             else:
                 yield Record(number, value) if type(value) is dict else Record(number, {}, "not a JSON object")
 
@@ -304,7 +305,7 @@ def _read(line: bytes) -> Any:
         # A key that stands twice leaves fewer of them.
         if line.count(b'":') == orjson.dumps(value).count(b'":') and not _ODD.search(line):
             return value
-    return parse_text(line)
+    return parse_text(line.rstrip(b"\r\n"))
 
 
 # -- Parquet -------------------------------------------------------------------------------------------------
