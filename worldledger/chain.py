@@ -22,7 +22,18 @@ from worldledger.drafts import UnclearRequestError, body_digest, effect_body_dig
 from worldledger.effects import SERVICE_SOURCE, is_system_kind
 from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
 from worldledger.genesis import is_uuid
-from worldledger.log_rules import UUID_RULE, Heard, LoggedRequest, UsedOnce, effect_problem, kind_problem, order_problem
+from worldledger.log_rules import (
+    FORK_DIGEST_SEQ,
+    UUID_RULE,
+    Heard,
+    LoggedRequest,
+    UsedOnce,
+    begins_fork,
+    effect_problem,
+    fork_digest_problem,
+    kind_problem,
+    order_problem,
+)
 from worldledger.repeats import Keys, Spill
 
 #: How the escape of a character begins in a canonical text, and the escape of a NUL character.
@@ -223,7 +234,8 @@ class Verifier:
 
     It checks the chain, the query columns, and what every log obeys (`worldledger.log_rules`): sim_time and wall_time
     never go back, an effect is caused by an earlier one, system kinds come from the service and others not,
-    uuids have their form, times are numbers, no text has a NUL character, and no uuid and no request occurs twice.
+    uuids have their form, times are numbers, no text has a NUL character, no uuid and no request occurs twice, and the
+    second effect of a fork is the digest of the state that it begins with.
 
     - ``world_id`` is compared with the one inside each effect.
     - ``heads`` are positions noted earlier (or elsewhere): the chain must pass through each of them. That finds a chain
@@ -263,9 +275,12 @@ class Verifier:
         self._used = UsedOnce(spill, heard, hears_repeats=hears_repeats, uuids=uuids)
         self._sim_time = self._wall_time = float("-inf")
         self._has_begun = has_begun
+        #: whether the log is a fork's; known from its genesis to its second effect
+        self._is_fork = False
         if before is not None:
             effect = orjson.loads(before)
             self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
+            self._is_fork = start.global_seq == FORK_DIGEST_SEQ - 1 and begins_fork(effect)
         for head in [head for head in self._heads if head.global_seq <= start.global_seq]:
             self._heads.remove(head)
             if head.global_seq == start.global_seq and head.checksum != start.checksum:
@@ -375,6 +390,8 @@ class Verifier:
         self._use(start, rows, uuids)
         if _may_be_infinite(b",".join(unread)):
             self._read_numbers(start, rows)
+        if start.global_seq < FORK_DIGEST_SEQ:
+            self._begin(start, rows)
         self._pass_heads(start, rows)
         return self.finding is None
 
@@ -413,6 +430,20 @@ class Verifier:
                 what = f"the stored text is not an effect ({type(error).__name__}: {error})"
                 self._stop_before(start, rows, row[0], what)
                 return
+
+    def _begin(self, start: Position, rows: Sequence[StoredRow]) -> None:
+        """Stop before the second effect, if it is among these good rows, of a fork that begins without its digest."""
+        for row in rows[: min(FORK_DIGEST_SEQ, self.position.global_seq) - start.global_seq]:
+            try:
+                effect = orjson.loads(row[1])
+            except ValueError as error:
+                what = f"the stored text is not an effect ({type(error).__name__}: {error})"
+                self._stop_before(start, rows, row[0], what)
+                return
+            if row[0] < FORK_DIGEST_SEQ:
+                self._is_fork = begins_fork(effect)
+            elif self._is_fork and (problem := fork_digest_problem(effect)) is not None:
+                self._stop_before(start, rows, row[0], problem)
 
     def _use(self, start: Position, rows: Sequence[StoredRow], uuids: list[str]) -> None:
         """Collect the uuids of good rows; stop before the first bad one."""

@@ -31,9 +31,8 @@ import orjson
 from worldledger.canonical import canonical_json, child
 from worldledger.chain import StoredRow
 from worldledger.core_kinds import VIEW_DIGEST_KIND
-from worldledger.effects import SERVICE_SOURCE, Effect, is_system_kind
+from worldledger.effects import DIGEST_KIND, SERVICE_SOURCE, Effect, is_system_kind
 from worldledger.errors import NotComparableError
-from worldledger.folding import DIGEST_KIND
 from worldledger.genesis import FORK_OF, GENESIS_KIND, TIME_ZERO
 from worldledger.lineage import GOING_ON
 from worldledger.measures import measures_of

@@ -6,7 +6,7 @@ Source: docs/reference/effects.md; docs/reference/contracts.md, "Event log".
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Literal, NotRequired
+from typing import Any, Final, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict  # Pydantic on Python 3.11 needs this one
@@ -17,8 +17,11 @@ SCHEMA_VERSION = "1.0.0"
 #: The source_id of effects that the service itself writes.
 SERVICE_SOURCE = "worldledger"
 
+#: The system effect with the digest of a world's state (source: docs/explanation.md, "Why snapshots are caches, and
+#: digests are in the chain").
+DIGEST_KIND: Final = "StateDigest"
 #: System kinds: these names and prefixes; see `is_system_kind`.
-RESERVED_NAMES = frozenset({"StateDigest", "ViewDigest", "AgentRegistered"})
+RESERVED_NAMES = frozenset({DIGEST_KIND, "ViewDigest", "AgentRegistered"})
 RESERVED_PREFIXES = ("World", "Intent", "Generation")
 
 #: The kinds whose whole meaning is a change of the state, unless a ruleset says otherwise: patches tell it, so they are

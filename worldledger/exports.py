@@ -15,6 +15,7 @@ with a trailer of its own. So every log but the first is a fork's whose genesis 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -26,8 +27,17 @@ from worldledger.chain import Chain, Finding, Position, StoredEffect, Verifier
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
 from worldledger.genesis import GENESIS_KIND, NewWorld, recorded_genesis
-from worldledger.log_rules import REQUIRED, UsedOnce, effect_problem, order_problem
+from worldledger.lineage import Origin, origin_problem
+from worldledger.log_rules import (
+    FORK_DIGEST_SEQ,
+    REQUIRED,
+    UsedOnce,
+    effect_problem,
+    fork_digest_problem,
+    order_problem,
+)
 from worldledger.repeats import Spill
+from worldledger.time_authority import TIME_KINDS, WALL, TimeAuthority
 
 #: Name of the export's format, with its version; the trailer has it.
 FORMAT: Final = "worldledger-export/1"
@@ -195,8 +205,8 @@ class CheckedExport:
     """The facts about an export in which everything holds.
 
     ``world`` and ``ruleset_version`` are those of the genesis, ``genesis`` is its stored text; ``sim_time`` and
-    ``wall_time`` are those of the last effect; ``longest`` is the number of bytes of the longest line, and ``start`` is
-    the byte of the file at which the first one begins.
+    ``wall_time`` are those of the last effect, ``authority`` is the authority over sim_time after it; ``longest`` is
+    the number of bytes of the longest line, and ``start`` is the byte of the file at which the first one begins.
     """
 
     trailer: Trailer
@@ -205,6 +215,7 @@ class CheckedExport:
     genesis: bytes
     sim_time: float
     wall_time: float
+    authority: TimeAuthority
     longest: int
     start: int = 0
 
@@ -257,7 +268,7 @@ def check_exports(
                 done.append(check.finish())
                 effects += check.seq
                 check.close()
-                after = _After(done[-1].trailer, check.line, size)
+                after = _After(done[-1], check.line, size)
                 check = _Check(name, max_effect_bytes, noted, UsedOnce(spill), after)
             check.feed(line)
             size += len(line)
@@ -272,9 +283,9 @@ def check_exports(
 
 
 class _After(NamedTuple):
-    """What is before a log in its file: the trailer of its parent's log, lines and bytes."""
+    """What is before a log in its file: its parent's log, lines and bytes."""
 
-    trailer: Trailer | None = None
+    log: CheckedExport | None = None
     lines: int = 0
     bytes: int = 0
 
@@ -306,6 +317,7 @@ class _Check:
         self._chain = Chain()
         self._checksum = ""
         self._sim_time = self._wall_time = float("-inf")
+        self._authority = TimeAuthority(WALL)
         #: whether an effect of another source than the service was read
         self._has_begun = False
         self._trailer: Trailer | None = None
@@ -367,6 +379,7 @@ class _Check:
             genesis=self._genesis,
             sim_time=self._sim_time,
             wall_time=self._wall_time,
+            authority=self._authority,
             longest=self._longest,
             start=self._after.bytes,
         )
@@ -388,6 +401,8 @@ class _Check:
         problem = effect_problem(effect, self.seq + 1, self._world.world_id)
         if problem is None:
             problem = order_problem(effect, self.seq + 1, self._sim_time, self._wall_time, has_begun=self._has_begun)
+        if problem is None and self.seq + 1 == FORK_DIGEST_SEQ and self._world.fork_of is not None:
+            problem = fork_digest_problem(effect)
         if problem is not None:
             raise self._refusal(problem, seq=self.seq + 1)
         self.seq += 1
@@ -397,6 +412,9 @@ class _Check:
             raise self._refusal(f"{error}", seq=self.seq) from None
         self._sim_time, self._wall_time = effect["sim_time"], effect["wall_time"]
         self._has_begun = self._has_begun or effect["source_id"] != SERVICE_SOURCE
+        if effect["kind"] in TIME_KINDS:
+            with suppress(ValueError):  # one that cannot be read changes nothing, as in the fold
+                self._authority = self._authority.after(effect["kind"], effect["payload"], self.seq)
         self._checksum = self._chain.append(text).hex()
         self._marks.add(self._checksum)
         for noted in self._noted.pop(self.seq, ()) if self._noted else ():
@@ -417,14 +435,23 @@ class _Check:
             world = recorded_genesis(effect)
         except SimulationError as error:
             raise self._refusal(error.message, seq=1) from None
-        before, point = self._after.trailer, world.fork_of
-        if before is not None and (
+        self._authority = TimeAuthority.of_genesis(payload)
+        if self._after.log is not None:
+            self._follow(self._after.log, effect, world)
+        return world
+
+    def _follow(self, parent: CheckedExport, genesis: dict[str, Any], world: NewWorld) -> None:
+        """Refuse a log after its parent's unless it is that of a fork made where the parent's ends."""
+        before, point = parent.trailer, world.fork_of
+        if (
             point is None
             or (point.world_id, point.world_uuid) != (before.world_id, before.world_uuid)
             or (point.global_seq, point.checksum) != (before.head_seq, before.head_checksum)
         ):
             raise self._refusal(_AFTER_TRAILER)
-        return world
+        problem = origin_problem(genesis, world, Origin(parent.world, parent.sim_time, parent.authority))
+        if problem is not None:
+            raise self._refusal(problem, seq=1)
 
     # -- the end ---------------------------------------------------------------------------------------------
 
@@ -472,12 +499,12 @@ class _Check:
 
     def _no_export(self, reason: str) -> FileRefusedError:
         """Refuse a line that no export has: if it is the first, the file is not an export."""
-        if self._world is not None or self._after.trailer is not None:
+        if self._world is not None or self._after.log is not None:
             return self._refusal(reason)
         return self._refusal(f"not a worldledger export: {reason}", unchecked=True)
 
     def _refusal(self, reason: str, *, seq: int | None = None, unchecked: bool | None = None) -> FileRefusedError:
-        known = self._world or self._after.trailer
+        known = self._world or (None if self._after.log is None else self._after.log.world)
         return FileRefusedError(
             reason,
             file=self._name,

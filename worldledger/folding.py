@@ -21,10 +21,6 @@ from worldledger.log_rules import kind_problem
 from worldledger.rulesets.base import Handler, MalformedEffectError, Ruleset, Touched
 from worldledger.world import WorldState
 
-#: The system effect with the digest of a world's state (source: docs/explanation.md, "Why snapshots are caches, and
-#: digests are in the chain").
-DIGEST_KIND: Final = "StateDigest"
-
 _NOTHING: Final = ()
 
 

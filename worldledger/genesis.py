@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, TypeGuard
 
 import orjson
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from worldledger.canonical import MAX_INT, PROFILE, canonical_json, child, gate
 from worldledger.config import OrchestratorConfig
-from worldledger.effects import SERVICE_SOURCE, EffectDraft, own_draft
+from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, own_draft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError, SimulationError
 from worldledger.kinds import DEFAULT
 
@@ -46,6 +48,32 @@ GENESIS_KIND: Final = "WorldCreated"
 GENESIS_SEQ: Final = 1
 #: The member of a genesis with the zero of a world under the wall clock: epoch seconds.
 TIME_ZERO: Final = "time_zero"
+#: The members that the payload of every genesis has, each with the JSON types of its values.
+REQUIRED: Final = {
+    "canonical_profile": ("string",),
+    "config": ("object",),
+    "experiment": ("string", "null"),
+    "ruleset": ("string",),
+    "ruleset_version": ("number",),
+    "time_authority": ("string",),
+    "world_uuid": ("string",),
+}
+#: The same of those that it may have besides.
+OPTIONAL: Final = {
+    FORK_OF: ("object", "null"),
+    "orchestrator": ("object", "null"),
+    "order": ("string",),
+    "parent": ("object", "null"),
+    "snapshot_every": ("number", "null"),
+    TIME_ZERO: ("number",),
+}
+#: What the effect of a genesis has in other fields (None: null, or no such field): it is nobody's request.
+ENVELOPE: Final = {
+    "schema_version": SCHEMA_VERSION,
+    "priority": 0,
+    "req_id": None,
+    "source_metadata": None,
+}
 #: Units in the last place by which a fork's times may miss each other: it adds and subtracts a few times.
 ROUNDINGS: Final = 4
 
@@ -246,45 +274,66 @@ def recorded_world(world_id: Any, payload: Mapping[str, Any]) -> NewWorld:
     """Return the world that a recorded genesis creates, from its payload.
 
     This is the rule for the payload of a genesis, and part of `recorded_genesis`. Raises InvalidConfigError with the
-    ``path`` of what is not allowed.
+    ``path`` of what is missing or not allowed.
     """
-    if payload.get("canonical_profile") != PROFILE:
-        what = f"canonical profile {payload.get('canonical_profile')!r} is unknown to this version"
+    if payload.get("canonical_profile", PROFILE) != PROFILE:
+        what = f"canonical profile {payload['canonical_profile']!r} is unknown to this version"
         raise InvalidConfigError(what, path="$.payload.canonical_profile")
-    version = payload.get("ruleset_version")
+    for name in REQUIRED:
+        if name not in payload:
+            raise _no_genesis(name, "missing")
+    unknown = min(payload.keys() - REQUIRED.keys() - OPTIONAL.keys(), default=None)
+    if unknown is not None:
+        raise _no_genesis(unknown, "unknown to this version")
+    version = payload["ruleset_version"]
     if type(version) is not int or not 0 <= version < 2**31:
         raise _no_genesis("ruleset_version", "not a version number")
-    if not is_uuid(payload.get("world_uuid")):
+    if not is_uuid(payload["world_uuid"]):
         raise _no_genesis("world_uuid", "not 32 hex digits")
     if TIME_ZERO in payload and not is_time(payload[TIME_ZERO]):
         raise _no_genesis(TIME_ZERO, "not a finite number of seconds")
     fields = {name: payload[name] for name in NewWorld.model_fields if name in payload}
     try:
-        return NewWorld.model_validate({**fields, "world_id": world_id}, strict=True).checked()
+        world = NewWorld.model_validate({**fields, "world_id": world_id}, strict=True).checked()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = "$.payload"
         for key in first["loc"]:
             path = child(path, key)
         raise InvalidConfigError(f"{path}: {first['msg']}", path=path) from None
+    point = world.fork_of
+    if world.time_authority != "wall":
+        if TIME_ZERO in payload:
+            raise _no_genesis(TIME_ZERO, f"only under 'wall', not under {world.time_authority!r}")
+    elif point is not None and (point.time_offset != 0 or point.silence is not None):
+        raise _no_genesis(FORK_OF, f"no time_offset and no silence under 'wall', whose zero is {TIME_ZERO}")
+    return world
 
 
 def recorded_genesis(effect: Mapping[str, Any]) -> NewWorld:
     """Return the world that a recorded genesis creates.
 
     This is the rule for a genesis: `genesis_problem` applies it to stored logs, `worldledger.exports` to exports.
-    Raises InvalidConfigError as `recorded_world`, and for a ``time_zero`` that is not the ``wall_time``. In a fork,
-    which goes on at its parent's time, ``wall_time`` - ``time_zero`` is the ``sim_time``, but for what double
-    floats round.
+    Besides the payload (`recorded_world`) it is about the effect, which is the service's own and nobody's request, and
+    about ``time_zero``: it is the ``wall_time``, and ``sim_time`` is 0. In a fork, which goes on at its parent's time,
+    ``wall_time`` - ``time_zero`` is the ``sim_time``, but for what double floats round. What a fork's genesis says of
+    its parent is compared by `worldledger.lineage`. Raises InvalidConfigError with the ``path``.
     """
-    payload = effect["payload"]
+    payload = effect.get("payload")
+    if effect.get("kind") != GENESIS_KIND or not isinstance(payload, dict):
+        raise InvalidConfigError(f"the first effect is no {GENESIS_KIND} with a payload", path="$.kind")
     world = recorded_world(effect.get("world_id"), payload)
+    for name, value in ENVELOPE.items():
+        said = effect.get(name)
+        if type(said) is not type(value) or said != value:
+            what = f"$.{name}: that of a {GENESIS_KIND} is {'nothing' if value is None else value}"
+            raise InvalidConfigError(what, path=f"$.{name}")
     zero, wall_time, sim_time = payload.get(TIME_ZERO), effect.get("wall_time"), effect.get("sim_time")
-    if world.time_authority != "wall" or zero is None or not is_time(wall_time) or not is_time(sim_time):
+    if zero is None or not is_time(wall_time) or not is_time(sim_time):
         return world  # times that are no numbers are another rule's
     if world.fork_of is None:
         # As texts, because 1 and 1.0 are equal in Python.
-        agrees = canonical_json(zero) == canonical_json(wall_time)
+        agrees = canonical_json(zero) == canonical_json(wall_time) and sim_time == 0
     else:
         rounding = math.ulp(float(max(abs(zero), abs(wall_time), abs(sim_time))))
         agrees = abs(wall_time - zero - sim_time) <= ROUNDINGS * rounding
@@ -295,7 +344,23 @@ def recorded_genesis(effect: Mapping[str, Any]) -> NewWorld:
 
 
 def _no_genesis(name: str, what: str) -> InvalidConfigError:
-    return InvalidConfigError(f"$.payload.{name}: {what}", path=f"$.payload.{name}")
+    path = child("$.payload", name)
+    return InvalidConfigError(f"{path}: {what}", path=path)
+
+
+class _Made(Struct):
+    config: Raw
+
+
+class _Begun(Struct):
+    payload: _Made
+
+
+_read_config: Final = Decoder(_Begun).decode
+
+
+def _differs(name: str, found: bytes, said: bytes) -> str:
+    return f"column {name} of the world is {found.decode()}, its genesis says {said.decode()}"
 
 
 def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
@@ -303,20 +368,22 @@ def genesis_problem(text: bytes, columns: Mapping[str, Any]) -> str | None:
 
     A genesis with content that is not allowed (`recorded_genesis`) is a problem, too.
 
-    ``columns`` has world_id, world_uuid (text), ruleset, ruleset_version, config (a value), experiment and
-    time_authority.
+    ``columns`` has world_uuid (text), ruleset, ruleset_version, experiment, time_authority, and config as its text,
+    which repeats that in the genesis to the letter.
     """
     try:
         effect = orjson.loads(text)
-        payload = effect["payload"]
         if effect["kind"] != GENESIS_KIND:
             return f"the first effect is {effect['kind']!r}, not {GENESIS_KIND}"
-        for name in ("world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"):
-            # As texts, because 1, 1.0 and True are equal in Python.
-            said, found = canonical_json(payload[name]), canonical_json(columns[name])
-            if payload[name] != columns[name] or said != found:
-                return f"column {name} of the world is {found.decode()}, its genesis says {said.decode()}"
         recorded_genesis(effect)
+        for name in ("world_uuid", "ruleset", "ruleset_version", "experiment", "time_authority"):
+            # As texts, because 1, 1.0 and True are equal in Python.
+            said, found = canonical_json(effect["payload"][name]), canonical_json(columns[name])
+            if said != found:
+                return _differs(name, found, said)
+        said, found = bytes(_read_config(text).payload.config), columns["config"].encode()
+        if said != found:
+            return _differs("config", found, said)
     except SimulationError as error:
         return error.message
     except (ValueError, TypeError, KeyError) as error:

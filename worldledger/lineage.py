@@ -8,14 +8,14 @@ what is counted in the world's own seqs.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
 from worldledger.effects import Effect
 from worldledger.errors import InvalidConfigError
-from worldledger.genesis import FORK_OF, TIME_ZERO, ForkPoint, check_origin, is_time
-from worldledger.time_authority import WALL, Silence
+from worldledger.genesis import FORK_OF, TIME_ZERO, ForkPoint, NewWorld, check_origin, is_time
+from worldledger.time_authority import CLIENT, WALL, Silence, TimeAuthority
 from worldledger.world import WorldState
 
 
@@ -35,6 +35,46 @@ def fork_point(payload: Mapping[str, Any]) -> ForkPoint | None:
     except InvalidConfigError as error:
         raise ValueError(error.message) from None
     return point
+
+
+class Origin(NamedTuple):
+    """What a parent's own log says of the place where a fork goes on.
+
+    ``world`` is what the parent's genesis creates, ``sim_time`` the time of the effect at the fork point, ``authority``
+    the authority over sim_time after it.
+    """
+
+    world: NewWorld
+    sim_time: float
+    authority: TimeAuthority
+
+
+def origin_problem(genesis: Mapping[str, Any], fork: NewWorld, origin: Origin) -> str | None:
+    """Explain what a fork's genesis says of its parent that the parent's log refutes; None if nothing.
+
+    ``fork`` is the world that the genesis creates (`worldledger.genesis.recorded_genesis`). Compared are the ruleset
+    and the order, ``depth``, ``sim_time``, and the time authority with its offset and its silence. That the clock takes
+    over from clients is allowed: it does if a fork has a config of its own. Source: docs/reference/effects.md, "World".
+    """
+    parent, point, theirs = origin.world, fork.fork_of, origin.authority
+    own = TimeAuthority.of_genesis(genesis["payload"])
+    depth = 1 if parent.fork_of is None else parent.fork_of.depth + 1
+    said: list[tuple[str, Any, Any]] = [
+        ("$.payload.ruleset", fork.ruleset, parent.ruleset),
+        ("$.payload.order", fork.order, parent.order),
+        (f"$.payload.{FORK_OF}.depth", None if point is None else point.depth, depth),
+        ("$.sim_time", genesis.get("sim_time"), origin.sim_time),
+    ]
+    if (own.name, theirs.name) != (WALL, CLIENT):
+        said.append(("$.payload.time_authority", own.name, theirs.name))
+    if own.name != WALL:
+        silence, silence_there = (None if each.silence is None else each.silence.reason for each in (own, theirs))
+        said.append((f"$.payload.{FORK_OF}.time_offset", own.offset, theirs.offset))
+        said.append((f"$.payload.{FORK_OF}.silence", silence, silence_there))
+    for path, mine, its in said:
+        if mine != its:
+            return f"{path}: {mine!r} in the fork, by the log of its parent it is {its!r}"
+    return None
 
 
 #: The one member of ``source_metadata`` of what the making of a fork writes by itself, so that it can go on:

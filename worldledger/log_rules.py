@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD, effect_body_digest, request_digest
-from worldledger.effects import SERVICE_SOURCE, is_system_kind
-from worldledger.genesis import GENESIS_KIND, is_uuid
+from worldledger.effects import DIGEST_KIND, SERVICE_SOURCE, is_system_kind
+from worldledger.genesis import FORK_OF, GENESIS_KIND, GENESIS_SEQ, is_uuid
 from worldledger.repeats import Keys, Repeats, Spill, key_of, uuid_keys
 
 # -- the requests of a log: which effects were made under which req_id, and what was requested ------------
@@ -166,6 +166,26 @@ def order_problem(
     if is_system_kind(kind):
         return kind_problem(kind, source_id, seq)
     return own_problem(kind, effect["req_id"], has_begun=has_begun) if source_id == SERVICE_SOURCE else None
+
+
+#: The place of the digest of the state that a fork begins with.
+FORK_DIGEST_SEQ: Final = 2
+FORK_DIGEST_RULE: Final = f"the second effect of a fork is the {DIGEST_KIND} of the state at its genesis"
+
+
+def begins_fork(genesis: Mapping[str, Any]) -> bool:
+    """Return whether a log that begins with this effect is that of a fork."""
+    payload = genesis.get("payload")
+    return isinstance(payload, dict) and payload.get(FORK_OF) is not None
+
+
+def fork_digest_problem(effect: Mapping[str, Any]) -> str | None:
+    """Explain why an effect cannot be the second one of a fork; None if it can."""
+    payload = effect.get("payload")
+    at_seq = payload.get("at_seq") if isinstance(payload, dict) else None
+    if effect["kind"] == DIGEST_KIND and type(at_seq) is int and at_seq == GENESIS_SEQ:
+        return None
+    return f"$.kind: {FORK_DIGEST_RULE}"
 
 
 class UsedOnce:

@@ -14,7 +14,7 @@ from worldledger.errors import SimulationError, TamperedError
 from worldledger.log_rules import LoggedRequest
 
 from . import chains
-from .chains import end, honest, make_effect, recomputed, stored, verdicts
+from .chains import chained, end, honest, make_effect, recomputed, stored, verdicts
 
 Rows = list[StoredEffect]
 COUNT = 9
@@ -106,6 +106,11 @@ ATTACKS: dict[str, tuple[Callable[[Rows], Rows], int, str]] = {
     "a uuid that is null": (lambda rows: recomputed(rows, 4, uuid=None), 5, "$.uuid: not 32 hex digits"),
     "a uuid of another form": (lambda rows: recomputed(rows, 4, uuid="x"), 5, "$.uuid: not 32 hex digits"),
     "a uuid in upper case": (lambda rows: recomputed(rows, 4, uuid="A" * 32), 5, "$.uuid: not 32 hex digits"),
+    "a fork without its digest": (
+        lambda rows: recomputed(rows, 0, payload={"fork_of": {"depth": 1}}),
+        2,
+        "the second effect of a fork is the StateDigest",
+    ),
     "a second genesis": (
         lambda rows: recomputed(rows, 4, kind="WorldCreated", source_id="worldledger"),
         5,
@@ -170,6 +175,23 @@ def test_a_verdict_is_where_the_next_check_begins() -> None:
     edited = verify("w", _edited(rows, 5)[4:], start=first.position)
     assert edited.finding is not None
     assert edited.finding.global_seq == 5
+
+
+def test_a_fork_begins_with_the_digest_of_its_state() -> None:
+    """A fork's second effect is the StateDigest of its genesis, also where a check begins between both."""
+    genesis = make_effect("w", 1, payload={"fork_of": {"depth": 1}})
+    digest = make_effect("w", 2, kind="StateDigest", payload={"at_seq": 1})
+    rows = chained([genesis, digest, make_effect("w", 3)])
+    assert verdicts(rows, head=end(rows)).verified
+    assert verdicts(rows[:1], head=end(rows[:1])).verified  # as the beginning of a world has it, and a log cut off
+    for second in (make_effect("w", 2), digest | {"payload": {"at_seq": 2}}, digest | {"payload": {}}):
+        rows = chained([genesis, second])
+        for start, before in ((ORIGIN, None), (end(rows[:1]), rows[0].text)):
+            verifier = Verifier("w", start=start, before=before)
+            assert not verifier.feed(rows[start.global_seq :])
+            finding = verifier.finish().finding
+            assert finding is not None
+            assert (finding.global_seq, "second effect of a fork" in finding.what) == (2, True)
 
 
 def test_a_wrong_start_is_found_at_the_next_effect() -> None:

@@ -13,10 +13,20 @@ from tests.cases import cases
 from worldledger.drafts import check_draft, effect_text
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import InvalidConfigError, InvalidNameError, ReservedKindError
-from worldledger.genesis import NAME_RULE, NewWorld, Parent, check_world_name, genesis_draft, genesis_problem
+from worldledger.genesis import (
+    NAME_RULE,
+    REQUIRED,
+    NewWorld,
+    Parent,
+    check_world_name,
+    genesis_draft,
+    genesis_problem,
+    recorded_genesis,
+)
 from worldledger.time_authority import TimeAuthority
 
 _UUID = "7d3f4c9e0f0a4c589a405f1d6b1f2a11"
+_CONFIG = {"size": 8, "deep": [1, {"a": None}]}
 
 
 def columns(**changed: Any) -> dict[str, Any]:
@@ -26,7 +36,7 @@ def columns(**changed: Any) -> dict[str, Any]:
         "world_uuid": _UUID,
         "ruleset": "sandbox",
         "ruleset_version": 1,
-        "config": {"size": 8, "deep": [1, {"a": None}]},
+        "config": '{"deep":[1,{"a":null}],"size":8}',
         "experiment": "e1",
         "time_authority": "client",
         **changed,
@@ -40,8 +50,7 @@ def parent(**changed: Any) -> Parent:
 
 def genesis(**changed: Any) -> bytes:
     """Write the genesis of that world, with some of its payload changed."""
-    row = columns()
-    world = NewWorld(world_id="w", config=row["config"], experiment="e1", time_authority="client")
+    world = NewWorld(world_id="w", config=_CONFIG, experiment="e1", time_authority="client")
     draft = genesis_draft(world, world_uuid=_UUID, ruleset_version=1, wall_time=1.0)
     draft["payload"] |= changed
     checked = check_draft(draft, system=True)
@@ -138,7 +147,7 @@ def test_a_genesis_says_once_what_the_world_is() -> None:
         "world_uuid": _UUID,
         "ruleset": "sandbox",
         "ruleset_version": 1,
-        "config": {"size": 8, "deep": [1, {"a": None}]},
+        "config": _CONFIG,
         "experiment": "e1",
         "canonical_profile": "orjson-sorted/1",
         "time_authority": "client",
@@ -159,14 +168,24 @@ def test_seconds_are_counted_from_the_genesis_under_the_wall_clock_alone() -> No
         assert TimeAuthority.of_genesis(payload) == TimeAuthority(authority, 0.0)  # one of before: epoch seconds
 
 
-@cases("wall_time, holds", [(1.7e9, True), (1.7e9 + 1, False), (1700000000, False), (1, False)])
-def test_time_zero_is_the_wall_time(wall_time: float, holds: bool) -> None:
-    """A genesis under the wall clock whose wall_time is not its time_zero is a problem."""
+@cases(
+    "wall_time, sim_time, holds",
+    [
+        (1.7e9, 0.0, True),
+        (1.7e9 + 1, 0.0, False),
+        (1.7e9 + 1, 1.0, False),
+        (1.7e9, 1.0, False),
+        (1700000000, 0.0, False),
+        (1, 0.0, False),
+    ],
+)
+def test_time_zero_is_the_wall_time(wall_time: float, sim_time: float, holds: bool) -> None:
+    """A genesis under the wall clock whose wall_time is not its time_zero, or whose sim_time is not 0, is a problem."""
     draft = genesis_draft(NewWorld(world_id="w"), world_uuid=_UUID, ruleset_version=1, wall_time=1.7e9)
     text = effect_text(
-        check_draft(draft, system=True), world_id="w", global_seq=1, uuid="u", sim_time=0.0, wall_time=wall_time
+        check_draft(draft, system=True), world_id="w", global_seq=1, uuid="u", sim_time=sim_time, wall_time=wall_time
     )
-    row = columns(ruleset=draft["payload"]["ruleset"], config={}, experiment=None, time_authority="wall")
+    row = columns(ruleset=draft["payload"]["ruleset"], config="{}", experiment=None, time_authority="wall")
     problem = genesis_problem(text, row)
     assert (problem is None) == holds
     assert holds or "$.payload.time_zero: 1700000000.0, which does not go with" in (problem or "")
@@ -195,15 +214,20 @@ def test_a_row_that_repeats_its_genesis_is_no_problem() -> None:
         ("world_uuid", "0" * 32),
         ("ruleset", "chess"),
         ("ruleset_version", 2),
-        ("config", {}),
-        ("config", {"size": 8.0, "deep": [1, {"a": None}]}),
-        ("config", {"size": 8, "deep": [True, {"a": None}]}),
+        ("config", "{}"),
+        ("config", '{"deep":[1,{"a":null}],"size":8.0}'),
+        ("config", '{"deep":[true,{"a":null}],"size":8}'),
+        ("config", '{"deep":[1,{"a":null}], "size":8}'),
+        ("config", '{"size":8,"deep":[1,{"a":null}]}'),
         ("experiment", None),
         ("time_authority", "wall"),
     ],
 )
 def test_a_row_that_differs_from_its_genesis_is_named(name: str, value: Any) -> None:
-    """A column that does not say what the genesis says is named, also where Python calls both values equal."""
+    """A column that does not say what the genesis says is named, also where Python calls both values equal.
+
+    The config is repeated to the letter.
+    """
     problem = genesis_problem(genesis(), columns(**{name: value}))
     assert problem is not None
     assert problem.startswith(f"column {name} of the world is ")
@@ -221,12 +245,67 @@ def test_a_difference_is_told_in_json() -> None:
     [
         (genesis().replace(b'"WorldCreated"', b'"Said"'), "the first effect is 'Said'"),
         (genesis(canonical_profile="other/1"), "canonical profile 'other/1' is unknown"),
-        (genesis().replace(b'"ruleset":', b'"rules":'), "no genesis"),
+        (genesis().replace(b'"ruleset":', b'"rules":'), "$.payload.ruleset: missing"),
         (b"[]", "no genesis"),
         (b"{", "no genesis"),
-        (b'{"kind":"WorldCreated","payload":null}', "no genesis"),
+        (b'{"kind":"WorldCreated","payload":null}', "no WorldCreated with a payload"),
     ],
 )
 def test_a_first_effect_that_is_no_genesis(text: bytes, problem: str) -> None:
     """A first effect of another kind, profile or shape is said to be no genesis."""
     assert problem in (genesis_problem(text, columns()) or "")
+
+
+def _refusal(effect: dict[str, Any]) -> InvalidConfigError:
+    """Return how a genesis is refused, which is what verification says of it."""
+    with pytest.raises(InvalidConfigError) as caught:
+        recorded_genesis(effect)
+    text = orjson.dumps(effect, option=orjson.OPT_SORT_KEYS)
+    assert genesis_problem(text, columns()) == caught.value.message
+    return caught.value
+
+
+@cases("name", REQUIRED)
+def test_a_genesis_without_a_field_that_each_has(name: str) -> None:
+    """A field of the payload that every genesis has is missed by name."""
+    effect = orjson.loads(genesis())
+    del effect["payload"][name]
+    assert _refusal(effect).details["path"] == f"$.payload.{name}"
+
+
+_ORIGIN = {"world_uuid": _UUID, "world_id": "p", "global_seq": 7, "checksum": "ab" * 32}
+
+
+@cases(
+    "said, path",
+    [
+        ({"zzz": 1}, "$.payload.zzz"),
+        ({"a b": 1}, '$.payload["a b"]'),
+        ({"checkpoint": None}, "$.payload.checkpoint"),
+        ({"world_id": "w"}, "$.payload.world_id"),
+        ({"time_zero": 1.0}, "$.payload.time_zero"),
+        ({"time_authority": "unity", "time_zero": 1.0}, "$.payload.time_zero"),
+        ({"time_authority": "wall", "fork_of": _ORIGIN | {"time_offset": 5.0}}, "$.payload.fork_of"),
+        ({"time_authority": "wall", "fork_of": _ORIGIN | {"silence": "no_tick"}}, "$.payload.fork_of"),
+    ],
+)
+def test_a_genesis_that_says_what_none_does(said: dict[str, Any], path: str) -> None:
+    """An unknown field, a time_zero under another authority than the clock, and the like are refused by their path."""
+    assert _refusal(orjson.loads(genesis(**said))).details["path"] == path
+
+
+@cases(
+    "name, value",
+    [
+        ("schema_version", "9.0.0"),
+        ("priority", 1),
+        ("priority", False),
+        ("req_id", "r"),
+        ("source_metadata", {}),
+    ],
+)
+def test_the_effect_of_a_genesis_is_nobodys_request(name: str, value: Any) -> None:
+    """Its other fields are those of an effect that the service writes of itself, in this version and before."""
+    effect = orjson.loads(genesis())
+    assert recorded_genesis(effect).world_id == "w"
+    assert _refusal(effect | {name: value}).details["path"] == f"$.{name}"

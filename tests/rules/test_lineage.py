@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worldledger_sandbox.rules import RULESET
 
+from tests.cases import cases
 from tests.rules.chains import make_effect
 from tests.rules.seeing import AGENTS, HAPPENINGS, POLICIES, registered
 from tests.rulesets.sandbox.worlds import Said, effects_of
@@ -19,9 +20,9 @@ from worldledger.effects import Effect
 from worldledger.errors import FoldError, InvalidConfigError
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND, recorded_world
-from worldledger.lineage import fork_point
+from worldledger.lineage import Origin, fork_point, origin_problem
 from worldledger.observation import ObservationPolicy, PolicyConfig
-from worldledger.time_authority import TimeAuthority
+from worldledger.time_authority import Silence, TimeAuthority
 from worldledger.views import Views
 from worldledger.world import WorldState
 
@@ -126,6 +127,17 @@ def test_an_agent_of_a_fork_is_run_by_nobody() -> None:
 _RIGHT: dict[str, Any] = {"world_uuid": "0" * 32, "world_id": "w", "global_seq": 7, "checksum": "0" * 64}
 
 
+_PAYLOAD: dict[str, Any] = {
+    "world_uuid": "1" * 32,
+    "ruleset": "sandbox",
+    "ruleset_version": 1,
+    "config": {},
+    "experiment": None,
+    "canonical_profile": PROFILE,
+    "time_authority": "wall",
+}
+
+
 _WRONG: list[tuple[str, Any]] = [
     ("global_seq", 0),
     ("depth", 101),
@@ -149,17 +161,53 @@ _WRONG: list[tuple[str, Any]] = [
 )
 def test_a_genesis_that_does_not_say_where_it_begins(said: Any) -> None:
     """What is no fork point is refused, wherever a log is read that has it."""
-    payload = {
-        "world_uuid": "1" * 32,
-        "ruleset": "sandbox",
-        "ruleset_version": 1,
-        "config": {},
-        "experiment": None,
-        "canonical_profile": PROFILE,
-        "time_authority": "wall",
-    }
+    payload = _PAYLOAD
     assert recorded_world("f", payload | {"fork_of": _RIGHT}).fork_of == fork_point({"fork_of": _RIGHT})
     with pytest.raises(InvalidConfigError, match="fork_of"):
         recorded_world("f", payload | {"fork_of": said})
     with pytest.raises(ValueError, match="fork_of"):
         fork_point({"fork_of": said})
+
+
+#: What the genesis of a fork says of its parent, which is a fork itself and whose engine has fallen silent.
+_OF_PARENT: dict[str, Any] = {"time_authority": "unity", "order": "tick", "config": {"changed": True}}
+_AT_POINT: dict[str, Any] = {"depth": 2, "time_offset": 2.5, "silence": "no_tick"}
+
+
+def _problem(payload: dict[str, Any], point: dict[str, Any], sim_time: float, theirs: TimeAuthority) -> str | None:
+    parent = _PAYLOAD | {"time_authority": "client", "order": "tick", "fork_of": _RIGHT}
+    said = _PAYLOAD | _OF_PARENT | payload
+    said["fork_of"] = _RIGHT | ({} if said["time_authority"] == "wall" else _AT_POINT) | point
+    genesis = make_effect("f", 1, kind=GENESIS_KIND, payload=said, sim_time=sim_time)
+    return origin_problem(genesis, recorded_world("f", said), Origin(recorded_world("w", parent), 3, theirs))
+
+
+@cases(
+    "payload, point, sim_time, path",
+    [
+        ({}, {}, 3.0, None),
+        ({}, {}, 1.0, "$.sim_time"),
+        ({"ruleset": "chess"}, {}, 3.0, "$.payload.ruleset"),
+        ({"order": "arrival"}, {}, 3.0, "$.payload.order"),
+        ({"time_authority": "unreal"}, {}, 3.0, "$.payload.time_authority"),
+        ({"time_authority": "wall"}, {"depth": 2}, 3.0, "$.payload.time_authority"),
+        ({}, {"depth": 1}, 3.0, "$.payload.fork_of.depth"),
+        ({}, {"time_offset": 0.0}, 3.0, "$.payload.fork_of.time_offset"),
+        ({}, {"silence": None}, 3.0, "$.payload.fork_of.silence"),
+        ({}, {"silence": "disconnected"}, 3.0, "$.payload.fork_of.silence"),
+    ],
+)
+def test_a_fork_says_of_its_parent_what_the_parents_log_does(
+    payload: dict[str, Any], point: dict[str, Any], sim_time: float, path: str | None
+) -> None:
+    """What a fork's genesis says of its parent otherwise than the parent's own log is named by its path."""
+    unity = TimeAuthority("unity", 2.5, silence=Silence("unity", 7, "no_tick", 9))
+    problem = _problem(payload, point, sim_time, unity)
+    assert problem is None if path is None else (problem or "").startswith(f"{path}: ")
+
+
+def test_the_clock_may_take_over_from_clients() -> None:
+    """A fork with a config of its own goes on by the wall clock where clients said its parent's time."""
+    by_the_clock = {"time_authority": "wall"}
+    assert _problem(by_the_clock, {"depth": 2}, 3.0, TimeAuthority("client")) is None
+    assert _problem({"time_authority": "client"}, {"silence": None}, 3.0, TimeAuthority("wall")) is not None

@@ -69,6 +69,10 @@ update worlds set time_authority = 'wall' where world_id = 'w';
 )
 
 
+_FIELD = "a field of the genesis is missing, unknown or of another type"
+_ASKED = "the effect of a genesis is nobody's request"
+
+
 def _forged(old: str, new: str, more: str = "") -> str:
     return more + _FORGE.format(text=f"replace(effect::text, '{old}', '{new}')")
 
@@ -178,6 +182,44 @@ ATTACKS: dict[str, tuple[str, int | None, str]] = {
         1,
         "time_zero in the genesis does not go with its wall_time and sim_time",
     ),
+    **{
+        f"the genesis {what}": (
+            f"update effects set effect = replace(effect::text, '{old}', '{new}')::json {_HERE} = 1;"
+            + _RELINK.format(start=1)
+            + _HEAD,
+            1,
+            problem,
+        )
+        for what, old, new, problem in (
+            ("has no experiment", '"experiment":"e1",', "", f"{_FIELD}: experiment"),
+            ("has no canonical profile", '"canonical_profile"', '"profile"', "the canonical profile is unknown"),
+            ("has an unknown field", '"experiment":', '"zzz":1,"experiment":', f"{_FIELD}: zzz"),
+            ("has a text for a number", '"ruleset_version":1', '"ruleset_version":"1"', f"{_FIELD}: ruleset_version"),
+            ("has a list for an order", '"experiment":', '"order":[],"experiment":', f"{_FIELD}: order"),
+            ("is of another version", '"schema_version":"1.0.0"', '"schema_version":"9.0.0"', _ASKED),
+            ("has a priority", '"priority":0', '"priority":1', _ASKED),
+            ("was asked for", '"req_id":null', '"req_id":"g"', _ASKED),
+            ("has metadata", '"source_id":', '"source_metadata":{},"source_id":', _ASKED),
+            (
+                "has a time_zero of its own",
+                '"experiment":',
+                '"time_zero":1.0,"experiment":',
+                "time_zero in the genesis is",
+            ),
+            (
+                "names no parent",
+                '"experiment":',
+                '"fork_of":{},"experiment":',
+                "fork_of in the genesis names no effect",
+            ),
+            (
+                "is a fork's",
+                '"experiment":',
+                '"fork_of":{"world_id":"p","global_seq":3},"experiment":',
+                "effect 2 of a fork is not the StateDigest",
+            ),
+        )
+    },
     "a req_id is added": (_forged('"req_id":null', '"req_id":"r9"'), 5, "requests has no row for the req_id"),
     "a req_id comes again": (
         _forged('"req_id":null', '"req_id":"r1"'),

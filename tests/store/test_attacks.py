@@ -9,6 +9,8 @@ import orjson
 import pytest
 import pytest_asyncio
 from worldledger_service.store import EventLog, Store
+from worldledger_service.store.forking import NewFork
+from worldledger_service.store.lineage import check_inherited
 from worldledger_service.store.records import WorldRecord
 from worldledger_service.store.transfer import export_world
 from worldledger_service.store.verification import every_world, verify_world
@@ -17,6 +19,7 @@ from tests.rules.chains import chained
 from worldledger.chain import ORIGIN, Position, Verdict
 from worldledger.errors import TamperedError, WorldNotFoundError
 from worldledger.genesis import NewWorld
+from worldledger.moments import Moment
 
 from .helpers import draft, guards_down
 
@@ -181,6 +184,11 @@ ATTACKS: dict[str, tuple[list[str], int, str]] = {
             """config = '{{"on":true,"size":9}}'""",
         )
     },
+    "the world's config is spelt otherwise": (
+        [_WORLD.format(change="""config = '{{ "on":true,"size":8}}'""", w="{w}")],
+        1,
+        "column config",
+    ),
     "the world's config is changed to what Python calls equal": (
         [_WORLD.format(change="""config = '{{"on":1,"size":8.0}}'""", w="{w}")],
         1,
@@ -205,15 +213,19 @@ async def test_finds_what_was_done(
             assert what in verdict.finding.what
 
 
-async def _recompute(intruder: Connection, world_id: str, start: int, **payload: Any) -> None:
+async def _recompute(
+    intruder: Connection, world_id: str, start: int, fields: dict[str, Any] | None = None, **payload: Any
+) -> None:
     """Change the effect at ``start`` and compute all that follows, head and requests, as an able forger does."""
     rows = await intruder.fetch("select * from effects where world_id = $1 order by global_seq", world_id)
     loaded = [orjson.loads(row["effect"]) for row in rows[start - 1 :]]
-    loaded[0]["payload"] = {**loaded[0]["payload"], **(payload or {"forged": True})}
+    loaded[0] |= fields or {}
+    loaded[0]["payload"] |= payload
     for row in chained(loaded, rows[start - 2]["checksum"].hex() if start > 1 else None):
         await intruder.execute(
-            "update effects set effect = $3::text::json, checksum = $4 where world_id = $1 and global_seq = $2",
-            *(world_id, row.global_seq, row.text.decode(), row.checksum),
+            "update effects set effect = $3::text::json, checksum = $4, kind = $5, sim_time = $6 "
+            "where world_id = $1 and global_seq = $2",
+            *(world_id, row.global_seq, row.text.decode(), row.checksum, row.kind, row.sim_time),
         )
     await intruder.execute(_TO_HEAD.format(world=world_id, seq=len(rows)))
     await intruder.execute(_DIGESTS, world_id)
@@ -248,13 +260,62 @@ async def test_a_genesis_that_makes_no_world_is_found(
                 await export_world(store.reader, await store.world(forged), lambda _: None)
 
 
+#: What is changed in a fork at seq 5, at which of its effects, and what verify says, and the view, which sees less.
+_REFUTED: dict[str, tuple[int, dict[str, Any], str, str | None]] = {
+    "sim_time goes back": (1, {"fields": {"sim_time": 1.0}}, "$.sim_time: 1.0 in the fork", "sim_time"),
+    "it is deeper": (1, {"depth": 5}, "$.payload.fork_of.depth: 5 in the fork", "depth"),
+    "an offset": (1, {"time_offset": 5.0}, "$.payload.fork_of.time_offset: 5.0 in the fork", None),
+    "it has fallen silent": (1, {"silence": "no_tick"}, "$.payload.fork_of.silence: 'no_tick' in the fork", None),
+    "without its digest": (2, {"fields": {"kind": "K0"}}, "$.kind: the second effect of a fork", "effect 2 of a fork"),
+}
+
+
+async def test_a_fork_that_its_parent_refutes_is_found(
+    store: Store, world: WorldRecord, intruder: Connection, subtests: pytest.Subtests
+) -> None:
+    """Where a fork's beginning was changed and all recomputed, verify, export and the view find what they can see."""
+    viewed = "select verified, problem from verification where world_id = $1"
+    for number, (what, (seq, changed, said, seen)) in enumerate(_REFUTED.items()):
+        with subtests.test(what=what):
+            fork, _ = await store.fork(world.world_id, Moment(seq=5), NewFork(world_id=f"{world.world_id}.f{number}"))
+            name = fork.world_id
+            assert (await _verify(store, name)).verified
+            assert tuple(await intruder.fetchrow(viewed, name) or ()) == (True, None)
+            point = orjson.loads((await store.reader.effect(name, 1)).text)["payload"]["fork_of"]
+            await _recompute(intruder, name, seq, **changed if "fields" in changed else {"fork_of": point | changed})
+            verdict = await _verify(store, name)
+            assert verdict.finding is not None
+            assert (verdict.finding.world_id, verdict.finding.global_seq) == (name, seq)
+            assert verdict.finding.what.startswith(said)
+            with pytest.raises(TamperedError):
+                await check_inherited(store.reader, name)
+                await export_world(store.reader, await store.world(name), lambda _: None)
+            row = await intruder.fetchrow(viewed, name)
+            assert row is not None
+            assert row["verified"] is (seen is None)
+            assert seen is None or seen in row["problem"]
+
+
+async def test_a_fork_cut_off_after_its_genesis_is_found(
+    store: Store, world: WorldRecord, intruder: Connection
+) -> None:
+    """A fork of which the genesis alone is left, head and all, lacks the digest of the state that it begins with."""
+    fork, _ = await store.fork(world.world_id, Moment(seq=5), NewFork(world_id=f"{world.world_id}.cut"))
+    for table, column in (("effects", "global_seq"), ("requests", "last_seq")):
+        await intruder.execute(f"delete from {table} where world_id = $1 and {column} > 1", fork.world_id)
+    await intruder.execute(_TO_HEAD.format(world=fork.world_id, seq=1))
+    finding = (await _verify(store, fork.world_id)).finding
+    assert finding is not None
+    assert (finding.global_seq, finding.what.split(":")[0]) == (2, "missing")
+
+
 @pytest.mark.parametrize("seq", [1, 5, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 9))])
 async def test_a_recomputed_chain_is_found_with_a_noted_head(
     store: Store, world: WorldRecord, intruder: Connection, seq: int
 ) -> None:
     """A chain recomputed from some seq on, head and all, is found by whoever noted a position from there on."""
     honest = await _positions(store, world.world_id)
-    await _recompute(intruder, world.world_id, seq)
+    await _recompute(intruder, world.world_id, seq, snapshot_every=7)
     assert (await _verify(store, world.world_id)).verified
     for noted in honest[1:]:
         verdict = await _verify(store, world.world_id, noted=[noted])

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldledger.chain import Position
+from tests.cases import cases
+from worldledger.chain import Position, link
 from worldledger.errors import FileRefusedError
 from worldledger.exports import MAX_MARKS, CheckedExport, Marks, check_export
+from worldledger.genesis import REQUIRED
 
-from .exports import effect, export_of, genesis, text, texts
+from .exports import WORLD_UUID, effect, export_of, genesis, text, texts
 
 WHOLE = export_of(texts(6))
 LINES = WHOLE.splitlines(keepends=True)
@@ -158,6 +160,75 @@ def test_a_genesis_that_makes_no_world_is_refused(change: dict[str, Any], reason
     line, said = refusal(export_of([text(genesis(**change))]))
     assert line == 1
     assert reason in said
+
+
+@cases("name", REQUIRED)
+def test_a_genesis_without_a_field_that_each_has_is_refused(name: str) -> None:
+    """A file whose chain holds, but whose genesis lacks a field that every version has written, is refused."""
+    made = genesis()
+    del made["payload"][name]
+    line, said = refusal(export_of([text(made), text(effect(2))]))
+    assert (line, name in said) == (1, True)
+
+
+#: The log of a parent in which an engine has taken over time, and its head, from which the fork goes on.
+_PARENT = [
+    *texts(2),
+    text(
+        effect(
+            3,
+            kind="WorldTimeAuthoritySet",
+            source_id="worldledger",
+            payload={"authority": "unity", "offset": 2.5},
+        )
+    ),
+]
+_POINT = {
+    "world_uuid": WORLD_UUID,
+    "world_id": "w",
+    "global_seq": 3,
+    "checksum": link(link(link(b"", _PARENT[0]), _PARENT[1]), _PARENT[2]).hex(),
+    "time_offset": 2.5,
+}
+
+
+def _with_fork(
+    *, sim_time: float = 3.0, digest: bool = True, point: dict[str, Any] | None = None, **said: Any
+) -> bytes:
+    """Make the file of a fork, after its parent's log."""
+    fork_of = _POINT | (point or {})
+    made = genesis("f", world_uuid="f" * 32, **{"time_authority": "unity", "fork_of": fork_of} | said)
+    second = {"kind": "StateDigest", "payload": {"at_seq": 1}} if digest else {"kind": "Said"}
+    lines = [
+        made | {"sim_time": sim_time},
+        effect(2, "f", **{"sim_time": 3.0, "source_id": "worldledger"} | second),
+        effect(3, "f"),
+    ]
+    return export_of(_PARENT) + export_of([text(line) for line in lines], "f")
+
+
+def test_a_fork_after_its_parents_log_passes() -> None:
+    """The file of a fork has its parent's log before its own, and says of it what that log does."""
+    found = check(_with_fork())
+    assert (found.world.world_id, found.trailer.count, found.authority.name) == ("f", 3, "unity")
+
+
+@cases(
+    "changed, line, reason",
+    [
+        ({"sim_time": 1.0}, 5, "$.sim_time: 1.0 in the fork, by the log of its parent it is 3.0"),
+        ({"point": {"depth": 5}}, 5, "$.payload.fork_of.depth: 5 in the fork"),
+        ({"point": {"time_offset": 5.0}}, 5, "$.payload.fork_of.time_offset: 5.0 in the fork"),
+        ({"point": {"silence": "no_tick"}}, 5, "$.payload.fork_of.silence: 'no_tick' in the fork"),
+        ({"time_authority": "client"}, 5, "$.payload.time_authority: 'client' in the fork"),
+        ({"ruleset": "chess"}, 5, "$.payload.ruleset: 'chess' in the fork"),
+        ({"digest": False}, 6, "the second effect of a fork is the StateDigest"),
+    ],
+)
+def test_a_fork_that_its_parents_log_refutes_is_refused(changed: dict[str, Any], line: int, reason: str) -> None:
+    """Though all chains and trailers hold, a fork that says otherwise than the log before it is refused, by line."""
+    found, said = refusal(_with_fork(**changed))
+    assert (found, reason in said) == (line, True), said
 
 
 def test_a_world_name_outside_the_allowed_set_is_refused() -> None:

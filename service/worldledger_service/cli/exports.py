@@ -79,7 +79,8 @@ def export(
 
 
 async def _export(store: Store, record: WorldRecord, output: str, *, own: bool, force: bool, quiet: bool) -> None:
-    from worldledger_service.store.transfer import export_world  # noqa: PLC0415 - slow to load; `--help` needs none of it
+    from worldledger_service.store.lineage import check_inherited  # noqa: PLC0415 - slow to load; `--help` needs none
+    from worldledger_service.store.transfer import export_world  # noqa: PLC0415 - as above
 
     before = total = 0
     with (
@@ -93,6 +94,8 @@ async def _export(store: Store, record: WorldRecord, output: str, *, own: bool, 
         line = [record] if own else await store.states.line(record)
         total = sum(each.head_seq for each in line)
         for each in line:
+            if each is not line[0]:
+                await check_inherited(store.reader, each.world_id)
             trailer = await export_world(store.reader, each, write, told)
             before += each.head_seq
     if not quiet:

@@ -218,12 +218,16 @@ def import_log(
 
 
 async def _name_missing(store: Store, world: NewWorld) -> None:
-    """Say so if a world that was imported without its ancestors goes on from one that is not here, or another one."""
+    """Say so if a world that was imported without its ancestors goes on from one that is not here, or another one.
+
+    Also if what its genesis says of its parent is not so here.
+    """
     if world.fork_of is not None:
-        from worldledger_service.store.lineage import check_parent  # noqa: PLC0415 - as `check_exports`
+        from worldledger_service.store.lineage import check_inherited, check_parent  # noqa: PLC0415 - as `check_exports`
 
         try:
             await check_parent(store.reader, world.world_id, world.fork_of)
+            await check_inherited(store.reader, world.world_id)
         except (ParentMissingError, TamperedError) as error:
             say(error.message)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from worldledger.effects import RESERVED_NAMES, RESERVED_PREFIXES, SERVICE_SOURCE
-from worldledger.genesis import GENESIS_KIND, ROUNDINGS
+from worldledger.canonical import canonical_json
+from worldledger.effects import DIGEST_KIND, RESERVED_NAMES, RESERVED_PREFIXES, SERVICE_SOURCE
+from worldledger.genesis import ENVELOPE, GENESIS_KIND, OPTIONAL, REQUIRED, ROUNDINGS
 from worldledger.log_rules import IN_OTHER_NAMES, PREFIX_IN_OTHER_NAMES, RERUN_PREFIX
 from worldledger_service.database import guards
 
@@ -34,6 +35,19 @@ _OF_SERVICE: Final = " or ".join(
         f"kind in ({_names(RESERVED_NAMES)})",
     ]
 )
+#: The fields of a genesis' payload as rows: name, whether each genesis has it, the JSON types of its values.
+_GENESIS_FIELDS: Final = ", ".join(
+    f"('{name}', {str(fields is REQUIRED).lower()}, array[{', '.join(map(repr, types))}])"
+    for fields in (REQUIRED, OPTIONAL)
+    for name, types in fields.items()
+)
+#: Whether the effect of a genesis has something else in one of its other fields.
+_NOT_AS_WRITTEN: Final = " or ".join(
+    f"genesis ->> '{name}' is not null"
+    if value is None
+    else f"(genesis -> '{name}')::text is distinct from '{canonical_json(value).decode()}'"
+    for name, value in ENVELOPE.items()
+)
 
 
 def statements() -> list[str]:
@@ -41,6 +55,10 @@ def statements() -> list[str]:
     return guards.statements(
         "verification",
         genesis_kind=GENESIS_KIND,
+        genesis_fields=_GENESIS_FIELDS,
+        not_as_written=_NOT_AS_WRITTEN,
+        envelope=", ".join(ENVELOPE),
+        digest_kind=DIGEST_KIND,
         service_source=SERVICE_SOURCE,
         of_service=_OF_SERVICE,
         in_other_names=_names(IN_OTHER_NAMES),

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from worldledger.chain import Finding
-from worldledger.errors import ParentMissingError
-from worldledger.genesis import FORK_OF, ForkPoint
-from worldledger.lineage import fork_point
+from worldledger.errors import EffectNotFoundError, InvalidConfigError, InvalidNameError, ParentMissingError
+from worldledger.genesis import FORK_OF, GENESIS_SEQ, ForkPoint, NewWorld, recorded_genesis
+from worldledger.lineage import Origin, fork_point, origin_problem
 from worldledger_service.store import statements
+from worldledger_service.store.authority import authority_at
 
 if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
@@ -45,3 +46,30 @@ async def check_parent(reader: Reader, world_id: str, fork_of: ForkPoint) -> dic
         what = f"its parent was rewritten: {where} has the checksum {found}…, the genesis says {fork_of.checksum[:16]}…"
         raise Finding(world_id, 1, what).error()
     return {"sim_time": row["sim_time"], "wall_time": row["wall_time"]}
+
+
+async def check_inherited(reader: Reader, world_id: str) -> None:
+    """Compare what a fork's genesis says of its parent with the log of the parent, which is there (`check_parent`).
+
+    Raises TamperedError for what differs. If the genesis of either, or the effect at the fork point, cannot be read,
+    nothing is compared: that is a finding in the log that it belongs to.
+    """
+    try:
+        genesis, world = await _genesis(reader, world_id)
+        if world.fork_of is None:
+            return
+        parent_id, seq = world.fork_of.world_id, world.fork_of.global_seq
+        _, parent = await _genesis(reader, parent_id)
+        sim_time = orjson.loads((await reader.effect(parent_id, seq)).text)["sim_time"]
+        async with reader.connection() as connection:
+            authority = await authority_at(connection, parent_id, seq)
+    except (EffectNotFoundError, InvalidConfigError, InvalidNameError, ValueError, TypeError, KeyError):
+        return
+    problem = origin_problem(genesis, world, Origin(parent, sim_time, authority))
+    if problem is not None:
+        raise Finding(world_id, GENESIS_SEQ, problem).error()
+
+
+async def _genesis(reader: Reader, world_id: str) -> tuple[dict[str, Any], NewWorld]:
+    genesis = orjson.loads((await reader.effect(world_id, GENESIS_SEQ)).text)
+    return genesis, recorded_genesis(genesis)

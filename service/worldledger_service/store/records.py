@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from worldledger.canonical import gate
 from worldledger.chain import Finding, Position
@@ -78,6 +78,8 @@ class WorldRecord(BaseModel):
     head_checksum: str
     sim_time: float
     wall_time: float
+    #: the config's text as it is stored
+    _config_text: str = PrivateAttr(default="")
 
     @classmethod
     def of(cls, row: asyncpg.Record) -> WorldRecord | Finding:
@@ -97,7 +99,7 @@ class WorldRecord(BaseModel):
             return _unreadable(row, f"$.config: {error}")
         if type(config) is not dict:
             return _unreadable(row, "$.config: not an object")
-        return cls(
+        record = cls(
             world_id=row["world_id"],
             world_uuid=row["world_uuid"].hex,
             ruleset=row["ruleset"],
@@ -111,6 +113,8 @@ class WorldRecord(BaseModel):
             sim_time=row["sim_time"],
             wall_time=row["wall_time"],
         )
+        record._config_text = row["config"]
+        return record
 
     @property
     def head(self) -> Head:
@@ -119,9 +123,8 @@ class WorldRecord(BaseModel):
 
     def genesis_columns(self) -> dict[str, Any]:
         """Return the columns that `genesis_problem` compares with the genesis."""
-        return self.model_dump(
-            include={"world_id", "world_uuid", "ruleset", "ruleset_version", "config", "experiment", "time_authority"}
-        )
+        columns = self.model_dump(include={"world_uuid", "ruleset", "ruleset_version", "experiment", "time_authority"})
+        return {**columns, "config": self._config_text}
 
 
 def _unreadable(row: asyncpg.Record, why: str) -> Finding:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from worldledger.effects import EffectDraft, own_draft
+from worldledger.effects import DIGEST_KIND, EffectDraft, own_draft
 from worldledger.errors import RequestConflictError, SimulationError
-from worldledger.folding import DIGEST_KIND
 from worldledger.lru import Lru
 from worldledger_service.store.advancing import Forward
 from worldledger_service.store.live import Recent

@@ -412,7 +412,8 @@ EXTENT = """
 select h.head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum, h.sim_time, h.wall_time,
        (select max(global_seq) from effects where world_id = $1) as last_seq,
        (select min(global_seq) from effects where world_id = $1) as first_seq,
-       exists (select from requests where world_id = $1) as has_requests
+       exists (select from requests where world_id = $1) as has_requests,
+       exists (select from prefixes where world_id = $1) as is_prefix
 from (select $1::text as world_id) asked left join heads h using (world_id)
 """
 

@@ -15,10 +15,10 @@ import orjson
 from worldledger.chain import ORIGIN, Finding, Inherited, InheritedState, Position, Verdict, Verifier
 from worldledger.errors import EffectNotFoundError, ParentMissingError, TamperedError, WorldNotFoundError
 from worldledger.genesis import MAX_DEPTH, ForkPoint, check_world_name, genesis_problem
-from worldledger.log_rules import Heard
+from worldledger.log_rules import FORK_DIGEST_RULE, FORK_DIGEST_SEQ, Heard, begins_fork
 from worldledger.repeats import KEY_BYTES, Repeats
 from worldledger_service.store import statements
-from worldledger_service.store.lineage import check_parent, read_fork_point
+from worldledger_service.store.lineage import check_inherited, check_parent, read_fork_point
 from worldledger_service.store.prefetch import prefetch
 from worldledger_service.store.records import WorldRecord
 from worldledger_service.store.request_rows import RequestRows, RequestsDigest, each_has_one_row
@@ -347,6 +347,9 @@ class _Ancestors:
                     if point.depth > depth:
                         raise Finding(world_id, 1, "it has as many ancestors as its fork, or more").error()
                     await check_parent(self._reader, world_id, point)
+                    part = await self._part(part, elsewhere)
+                    if part.state != "tampered":
+                        await check_inherited(self._reader, world_id)
                 except ParentMissingError:
                     part = replace(part, state="missing")
                 except TamperedError as error:
@@ -354,8 +357,6 @@ class _Ancestors:
                     if world_id == verdict.world_id:
                         return replace(verdict, finding=finding)
                     part = replace(part, state="tampered", finding=finding)
-                else:
-                    part = await self._part(part, elsewhere)
             parts.append(part)
             if part.state != "verified":
                 break
@@ -429,7 +430,7 @@ def _asked(text: bytes | None) -> tuple[str, str] | None:
 
 
 def _ending_problem(world_id: str, extent: asyncpg.Record, last: bytes | None) -> Finding | None:
-    """Look at what the chain alone does not tell: the head's clocks, and rows beyond the head."""
+    """Look at what the chain does not tell: the head's clocks, rows beyond the head, a fork of one effect."""
     head_seq = extent["head_seq"]
     if extent["last_seq"] is not None and extent["last_seq"] > head_seq:
         return Finding(world_id, head_seq + 1, f"the log goes on beyond its head (seq {head_seq})")
@@ -443,6 +444,8 @@ def _ending_problem(world_id: str, extent: asyncpg.Record, last: bytes | None) -
             if effect[name] != extent[name]:
                 what = f"the head's {name} is {extent[name]!r}, the last effect's is {effect[name]!r}"
                 return Finding(world_id, head_seq, what)
+        if head_seq < FORK_DIGEST_SEQ and begins_fork(effect) and not extent["is_prefix"]:
+            return Finding(world_id, FORK_DIGEST_SEQ, f"missing: {FORK_DIGEST_RULE}")
     return None
 
 

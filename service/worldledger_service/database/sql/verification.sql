@@ -105,26 +105,38 @@ language plpgsql stable
 as $$
 declare
     made json;
+    field text;
     time_zero double precision;
     wall_time double precision;
-    sim_time double precision := 0;
+    sim_time double precision;
     rounding double precision := 0;
 begin
     if genesis is null then
         return null;  -- that effect 1 is missing is said of the effect
-    elsif genesis ->> 'kind' is distinct from 'WorldCreated' then
-        return 'effect 1 is not WorldCreated';
+    elsif genesis ->> 'kind' is distinct from '{{genesis_kind}}' then
+        return 'effect 1 is not {{genesis_kind}}';
     end if;
     made := genesis -> 'payload';
-    if made ->> 'time_authority' = 'wall' then
+    select coalesce(rule.name, left(said.key, 100)) into field
+    from json_each(made) as said
+    full join (values {{genesis_fields}}) as rule (name, is_required, types) on rule.name = said.key
+    where case when rule.name is null then true
+               when said.key is null then rule.is_required
+               else json_typeof(said.value) <> all (rule.types) end
+    order by 1
+    limit 1;
+    if made ->> 'time_authority' = 'wall' and json_typeof(made -> 'time_zero') = 'number' then
         time_zero := made ->> 'time_zero';
         wall_time := genesis ->> 'wall_time';
+        sim_time := genesis ->> 'sim_time';
         if json_typeof(made -> 'fork_of') = 'object' then  -- its times are sums, which double floats round
-            sim_time := genesis ->> 'sim_time';
             rounding := {{roundings}} * greatest(abs(wall_time), abs(time_zero), abs(sim_time)) * 2.220446049250313e-16;
         end if;
     end if;
     return case
+        when made ->> 'canonical_profile' is distinct from 'orjson-sorted/1'
+            then 'the canonical profile is unknown to this version'
+        when field is not null then format('a field of the genesis is missing, unknown or of another type: %s', field)
         when made ->> 'world_uuid' is distinct from replace(world_uuid::text, '-', '')
             then 'worlds row differs from genesis: world_uuid'
         when made ->> 'ruleset' is distinct from ruleset then 'worlds row differs from genesis: ruleset'
@@ -134,13 +146,78 @@ begin
         when made ->> 'experiment' is distinct from experiment then 'worlds row differs from genesis: experiment'
         when made ->> 'time_authority' is distinct from time_authority
             then 'worlds row differs from genesis: time_authority'
-        when made ->> 'canonical_profile' is distinct from 'orjson-sorted/1'
-            then 'the canonical profile is unknown to this version'
-        when abs(wall_time - time_zero - sim_time) > rounding
+        when {{not_as_written}} then 'the effect of a genesis is nobody''s request: {{envelope}}'
+        when made ->> 'time_authority' <> 'wall' and (made -> 'time_zero') is not null
+            then 'time_zero in the genesis is for the wall clock alone'
+        when abs(wall_time - time_zero - sim_time) > rounding or (rounding = 0 and sim_time <> 0)
             then 'time_zero in the genesis does not go with its wall_time and sim_time'
     end;
 exception when others then
     return 'worlds row or genesis cannot be read: ' || left(sqlerrm, 200);
+end
+$$;
+
+-- The keys by which the effects are found that a fork has to do with.
+create function fork_point_of(genesis json, out parent text, out at_seq bigint)
+language plpgsql stable
+as $$
+declare
+    point json;
+begin
+    point := genesis -> 'payload' -> 'fork_of';
+    if json_typeof(point) = 'object' then
+        parent := point ->> 'world_id';
+        at_seq := point ->> 'global_seq';
+    end if;
+exception when others then
+    parent := null;
+    at_seq := null;
+end
+$$;
+
+-- A parent that is not here, or not up to the fork point, is none of the fork's problems.
+create function fork_problem(
+    genesis json, digest json, parent_uuid uuid, parent_genesis json, parent_effect json, parent_checksum bytea
+) returns text
+language plpgsql stable
+as $$
+declare
+    made json;
+    point json;
+begin
+    made := genesis -> 'payload';
+    point := made -> 'fork_of';
+    if point is null or json_typeof(point) = 'null' then
+        return null;
+    end if;
+    return case
+        when point ->> 'world_id' is null or coalesce((point ->> 'global_seq')::bigint, 0) < 1
+            then 'fork_of in the genesis names no effect of a parent'
+        when digest is not null and (digest ->> 'kind' is distinct from '{{digest_kind}}'
+                                     or (digest #> '{payload,at_seq}')::text is distinct from '1')
+            then 'effect 2 of a fork is not the {{digest_kind}} of the state at its genesis'
+        when made ->> 'time_authority' = 'wall' and (coalesce((point ->> 'time_offset')::double precision, 0) <> 0
+                                                     or point ->> 'silence' is not null)
+            then 'fork_of in the genesis has a time_offset or silence under the wall clock'
+        when parent_uuid is null or parent_checksum is null or parent_genesis is null then null
+        when point ->> 'world_uuid' is distinct from replace(parent_uuid::text, '-', '')
+            then 'the parent is another world: its uuid differs'
+        when point ->> 'checksum' is distinct from encode(substr(parent_checksum, 1, 33), 'hex')
+            then 'the parent was rewritten: its checksum at the fork point differs'
+        when (genesis ->> 'sim_time')::double precision is distinct from (parent_effect ->> 'sim_time')::double precision
+            then 'the genesis differs from the parent: sim_time'
+        when coalesce((point ->> 'depth')::integer, 1) is distinct from
+             case when json_typeof(parent_genesis #> '{payload,fork_of}') = 'object'
+                  then coalesce((parent_genesis #>> '{payload,fork_of,depth}')::integer, 1) + 1 else 1 end
+            then 'the genesis differs from the parent: depth'
+        when made ->> 'ruleset' is distinct from parent_genesis #>> '{payload,ruleset}'
+            then 'the genesis differs from the parent: ruleset'
+        when coalesce(made ->> 'order', 'arrival') is distinct from
+             coalesce(parent_genesis #>> '{payload,order}', 'arrival')
+            then 'the genesis differs from the parent: order'
+    end;
+exception when others then
+    return 'fork_of in the genesis, or the parent, cannot be read: ' || left(sqlerrm, 200);
 end
 $$;
 
@@ -236,21 +313,23 @@ group by sides.world_id, sides.source_id, sides.req_id;
 create view verification as
 select log.world_id,
        coalesce(case when worlds.world_id is null then 'the world has no worlds row' end,
-                substr(log.problem, strpos(log.problem, ' ') + 1), genesis.problem, head.problem,
+                substr(log.problem, strpos(log.problem, ' ') + 1), genesis.problem, fork.problem, head.problem,
                 log.request_problem) is null as verified,
        log.effects,
        heads.head_seq,
        encode(substr(heads.head_checksum, 1, 32), 'hex') as head_checksum,
        case when worlds.world_id is null then null
-            when genesis.problem is not null and coalesce(split_part(log.problem, ' ', 1)::bigint, 2) > 1 then 1
+            when coalesce(genesis.problem, fork.problem) is not null
+                 and coalesce(split_part(log.problem, ' ', 1)::bigint, 2) > 1 then 1
             when log.problem is not null then split_part(log.problem, ' ', 1)::bigint
             when head.problem is null then split_part(log.request_problem, ' ', 1)::bigint
             when heads.world_id is null then null
             when heads.head_seq = log.last_seq then log.last_seq
             else least(heads.head_seq, coalesce(log.last_seq, 0)) + 1 end as problem_seq,
        case when worlds.world_id is null then 'the world has no worlds row'
-            when genesis.problem is not null and coalesce(split_part(log.problem, ' ', 1)::bigint, 2) > 1
-                then genesis.problem
+            when coalesce(genesis.problem, fork.problem) is not null
+                 and coalesce(split_part(log.problem, ' ', 1)::bigint, 2) > 1
+                then coalesce(genesis.problem, fork.problem)
             when log.problem is not null then substr(log.problem, strpos(log.problem, ' ') + 1)
             else coalesce(head.problem, substr(log.request_problem, strpos(log.request_problem, ' ') + 1))
             end as problem
@@ -299,6 +378,22 @@ left join lateral world_problem(
     first.effect, worlds.world_uuid, worlds.ruleset, worlds.ruleset_version, worlds.config, worlds.experiment,
     worlds.time_authority
 ) as genesis (problem) on true
+left join lateral fork_point_of(first.effect) as point on true
+left join lateral (
+    select effects.effect from effects
+    where effects.world_id = log.world_id and effects.global_seq = 2 and point.at_seq is not null limit 1
+) as digest on true
+left join worlds as parent on parent.world_id = point.parent
+left join lateral (
+    select effects.effect from effects where effects.world_id = point.parent and effects.global_seq = 1 limit 1
+) as parent_first on true
+left join lateral (
+    select effects.effect, effects.checksum
+    from effects where effects.world_id = point.parent and effects.global_seq = point.at_seq limit 1
+) as parent_last on true
+left join lateral fork_problem(
+    first.effect, digest.effect, parent.world_uuid, parent_first.effect, parent_last.effect, parent_last.checksum
+) as fork (problem) on true
 left join lateral head_problem(
     log.last_seq, last.effect, last.checksum, last.sim_time,
     heads.head_seq, heads.head_checksum, heads.sim_time, heads.wall_time
@@ -307,11 +402,11 @@ left join lateral head_problem(
 revoke all on effect_verification, request_verification, verification from public;
 grant select on effect_verification, request_verification, verification to worldledger_service;
 
-revoke all on function chain_checksum, effect_fields_of, effect_body_sha256, effect_problem, world_problem, head_problem
-    from public;
+revoke all on function chain_checksum, effect_fields_of, effect_body_sha256, effect_problem, world_problem, fork_point_of,
+    fork_problem, head_problem from public;
 
-grant execute on function chain_checksum, effect_fields_of, effect_body_sha256, effect_problem, world_problem, head_problem
-    to worldledger_service, worldledger_reader, worldledger_guest;
+grant execute on function chain_checksum, effect_fields_of, effect_body_sha256, effect_problem, world_problem, fork_point_of,
+    fork_problem, head_problem to worldledger_service, worldledger_reader, worldledger_guest;
 
 comment on type effect_fields is 'Fields of an effect, read as text.';
 comment on column effect_fields.world_id is 'The effect''s world.';
@@ -327,6 +422,8 @@ comment on function effect_fields_of is 'The fields of an effect, or null where 
 comment on function effect_body_sha256 is 'The digest of what an effect''s request asked for, over the stored bytes; null where it cannot be read. Never raises.';
 comment on function effect_problem is 'What is wrong with a row of effects after the one before, or null. Never raises.';
 comment on function world_problem is 'What in a row of worlds differs from the genesis effect, or null. Never raises.';
+comment on function fork_point_of is 'The parent of a fork and the effect of it where the fork begins, by the fork''s genesis; null for no fork. Never raises.';
+comment on function fork_problem is 'What in a fork''s beginning is not as a fork begins, or is refuted by its parent, or null. Never raises.';
 comment on function head_problem is 'What in a row of heads differs from the last effect, or null. Never raises.';
 comment on view effect_verification is 'Every effect with what is wrong with it: chain, order, times, causes, uuids, kinds and source of the service, columns against the text.';
 comment on column effect_verification.world_id is 'The name of the world.';
