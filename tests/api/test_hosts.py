@@ -51,6 +51,22 @@ async def test_further_names_can_be_allowed(database_url: str) -> None:
         problem(await named.get("/livez", headers={"Host": "example.org"}), 421, "host_refused", host="example.org")
 
 
+async def test_the_name_in_a_target_counts(served: Served) -> None:
+    """A request whose target is a whole URL is for the name there, whatever Host says beside it (RFC 9112, 3.2.2)."""
+    for target, host, status in (
+        ("http://evil.example/livez", "localhost", b"421"),
+        ("http://evil.example:8000/livez", "localhost", b"421"),
+        ("http://localhost@evil.example/livez", "localhost", b"421"),
+        ("http://localhost:8000/livez", "evil.example", b"200"),
+        ("HTTP://127.0.0.1/livez", "localhost", b"200"),
+        ("/livez", "localhost", b"200"),
+    ):
+        reader, writer = await served.connect()
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert (await reader.read()).split()[1] == status, target
+        writer.close()
+
+
 async def test_a_request_without_a_name_is_taken(served: Served) -> None:
     """A request without Host, which no browser sends, is answered."""
     reader, writer = await served.connect()

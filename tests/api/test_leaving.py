@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest import mock
@@ -26,13 +27,20 @@ _POST = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/j
 async def _leave(served: Served, sent: bytes, when: Callable[[asyncio.StreamReader], Awaitable[Any]]) -> None:
     """Send something, wait, break off the connection, and wait until the service knows."""
     known = asyncio.Event()
-    lost = Protocol.connection_lost
+    lost, ended = Protocol.connection_lost, Protocol.eof_received
 
-    def noted(protocol: Protocol, error: Exception | None) -> None:
+    def note_lost(protocol: Protocol, error: Exception | None) -> None:
         lost(protocol, error)
         known.set()
 
-    with mock.patch.object(Protocol, "connection_lost", noted):
+    def note_ended(protocol: Protocol) -> bool:
+        known.set()
+        return ended(protocol)
+
+    with (
+        mock.patch.object(Protocol, "connection_lost", note_lost),
+        mock.patch.object(Protocol, "eof_received", note_ended),
+    ):
         reader, writer = await served.connect()
         writer.write(sent)
         await when(reader)
@@ -61,10 +69,17 @@ async def test_a_client_that_leaves_is_no_error(database_url: str, caplog: pytes
                 writer.write(append + _GET)
                 await wait_for_waiters(admin)
                 writer.write(b"garbage\r\n\r\n")
-                assert await reader.read() == b"", "no answer poses as that of another request"
-            while (await client.get("/v1/worlds/town")).json()["head_seq"] < 5:
-                await asyncio.sleep(0.002)
+            assert re.findall(rb"HTTP/1\.1 (\d+)", await reader.read()) == [b"201", b"200", b"400"]
             writer.close()
+            async with holding_head(database_url, "town"):
+                reader, writer = await served.connect()
+                writer.write(append + _GET)
+                writer.write_eof()
+                await wait_for_waiters(admin)
+            assert re.findall(rb"HTTP/1\.1 (\d+)", await reader.read()) == [b"201", b"200"]
+            writer.close()
+            while (await client.get("/v1/worlds/town")).json()["head_seq"] < 6:
+                await asyncio.sleep(0.002)
             reader, writer = await served.connect()
             head = f"{_POST}Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
             writer.write(head.encode() + b"zz\r\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 import httpx2
 import pytest
@@ -103,17 +104,66 @@ async def test_a_garbled_second_request_keeps_the_first_answer(served: Served, r
     writer.close()
 
 
-async def test_no_answer_is_given_in_place_of_another(served: Served, remote: httpx2.AsyncClient) -> None:
-    """Garbage behind a request that is at work ends the connection; no 400 poses as the answer to that request."""
-    body = httpx2.Request("POST", served.url, json=draft()).content
-    append = f"{_HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body
-    assert await _exchange(served, append + b"garbage\r\n\r\n") == []
+_GOOD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_BAD: dict[bytes, tuple[int, str]] = {
+    b"12": (400, "bad_request"),
+    b"garbage\r\n\r\n": (400, "bad_request"),
+    f"{_CHUNKED}Content-Length: 3\r\n\r\n".encode(): (400, "bad_request"),
+    f"{_CHUNKED}\r\nzz\r\n".encode(): (400, "bad_request"),
+    _GOOD[:-2] + b"X: " + b"x" * 72_000: (431, "header_too_large"),
+    f"{_HEAD}Content-Length: {10**9}\r\n\r\n".encode(): (413, "body_too_large"),
+}
+
+
+def _append() -> bytes:
+    body = httpx2.Request("POST", "http://x", json=draft()).content
+    return f"{_HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def test_what_is_good_is_answered_before_what_is_not(served: Served, remote: httpx2.AsyncClient) -> None:
+    """Whole requests in front of what is refused have their answers first, and then the refusal comes, once."""
+    appended = 0
+    for bad, (status, code) in _BAD.items():
+        for good, expected in ((_GOOD, [200]), (_append(), [201]), (_append() + _GOOD + _append(), [201, 200, 201])):
+            *answers, refusal = await _exchange(served, good + bad)
+            assert [each.status_code for each in answers] == expected, bad[:20]
+            problem(refusal, status, code)
+            assert refusal.headers["connection"] == "close"
+            appended += expected.count(201)
+    assert (await remote.get("/v1/worlds/town")).json()["head_seq"] == 1 + appended
+
+
+async def test_garbage_behind_a_stream_ends_it(served: Served, remote: httpx2.AsyncClient) -> None:
+    """A stream may have no end, so it is cut; no 400 poses as a part of it."""
     reader, writer = await served.connect()
     writer.write(b"GET /v1/worlds/town/tail HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await reader.readuntil(b": after ")
     writer.write(b"garbage\r\n\r\n")
     assert b"HTTP/1.1" not in await reader.read()
     writer.close()
+
+
+async def test_a_client_may_end_its_side_first(served: Served, remote: httpx2.AsyncClient) -> None:
+    """Whole requests are answered then, half a one is not, and a stream without end has one."""
+    lines = b"GET /v1/worlds/town/effects?format=ndjson HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    tail = b"GET /v1/worlds/town/tail HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for sent, expected in (
+        (_append(), [b"201"]),
+        (_append() + _GOOD + _append(), [b"201", b"200", b"201"]),
+        (_append() + _append()[:-5], [b"201"]),
+        (_GOOD + b"GET /li", [b"200"]),
+        (_GOOD[:-2], []),
+        (lines, [b"200"]),
+        (tail, [b"200"]),
+    ):
+        reader, writer = await served.connect()
+        writer.write(sent)
+        writer.write_eof()
+        answers = await reader.read()
+        assert re.findall(rb"HTTP/1\.1 (\d+)", answers) == expected, sent
+        assert sent not in {lines, tail} or answers.endswith(b"\r\n0\r\n\r\n")
+        writer.close()
+    assert (await remote.get("/v1/worlds/town")).json()["head_seq"] == 1 + 4
 
 
 async def test_another_protocol_is_declined(

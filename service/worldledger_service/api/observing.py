@@ -214,6 +214,7 @@ async def get_observations(
             EVENT_STREAM,
             {**headers, "X-Accel-Buffering": "no"},
             stopping=found.stopping,
+            endless=True,
             on_end=subscription.close,
         )
     wanted = min(_DEFAULT if limit is None else limit, found.settings.page_limit)

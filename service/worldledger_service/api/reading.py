@@ -343,7 +343,7 @@ async def tail_effects(
         check_reached("after_seq", position, record)
     found.watcher.moved(world, record.head_seq)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return Stream(_events(found, world, position), EVENT_STREAM, headers, stopping=found.stopping)
+    return Stream(_events(found, world, position), EVENT_STREAM, headers, stopping=found.stopping, endless=True)
 
 
 def event_id(text: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import httptools
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -32,6 +34,7 @@ from worldledger_service.api.problems import (
     TransferCodingError,
     problem_response,
 )
+from worldledger_service.api.streaming import HALF_CLOSED
 from worldledger_service.settings import MIB, Settings
 
 # -- how many connections, and bytes of bodies, there may be before requests are whole ---------------------
@@ -226,11 +229,22 @@ _AROUND_HEADER: Final = 4
 _MOST_SHOWN: Final = 100
 #: Versions of HTTP that know no Host.
 _WITHOUT_HOST: Final = frozenset({"0.9", "1.0"})
+#: The name that a request's target is under where it has one (RFC 9112, 3.2.2).
+_AUTHORITY: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)")
 #: Bytes that are parsed at once. The parser does not say where in them one part ends and the next begins, so a limit
 #: may be exceeded by as many; the parts of a first header and the trailers are counted exactly.
 _PIECE_BYTES: Final = 4096
 
 _log = logging.getLogger(__name__)
+
+
+class _Ending(NamedTuple):
+    """What ends a connection: a problem or nothing more, and what is read after it."""
+
+    error: SimulationError | None
+    url: bytes
+    linger: bool
+    most: _Linger
 
 
 def protocol(
@@ -291,7 +305,11 @@ class Protocol(HttpToolsProtocol):
         self._standing: tuple[State, str | None] | None = None
         self._timed: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: whether nothing is parsed any more, the loop's time at which something was heard last, and how many bytes
+        #: what ends the connection once all complete requests have their answers, and whether the client has ended
+        #: its side
+        self._ending: _Ending | None = None
+        self._half_closed = False
+        #: whether nothing is answered any more, the loop's time at which something was heard last, and how many bytes
         #: are still read and thrown away
         self._refused = False
         self._heard_at = 0.0
@@ -312,6 +330,21 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._leave()
         self._abandon()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Stay open while complete requests have no answer: a client may end its side once all is sent (half-close).
+
+        One that has left looks the same until it is written to. So whatever waits for something to happen is told, and
+        waits no longer (`worldledger_service.api.streaming.disconnected`).
+        """
+        if self._refused or self.transport.is_closing() or not self._is_owed():
+            return False
+        self._half_closed = True
+        if self._handed is not None:
+            self._handed.message_event.set()
+        if self._ending is None:
+            self._put_off(_Ending(None, b"", linger=False, most=_SHORT_LINGER))
+        return True
 
     def _abandon(self) -> None:
         """Answer nothing any more: the request at work is told, and those that wait for their turn never have it.
@@ -350,7 +383,7 @@ class Protocol(HttpToolsProtocol):
 
     def _stand(self) -> None:
         """Count and time the connection by its present state."""
-        if self._refused:
+        if self._is_deaf:
             return
         standing: tuple[State, str | None] | None
         if self._part is not None:
@@ -371,6 +404,18 @@ class Protocol(HttpToolsProtocol):
             self._timed = timed
             self._body_lately = 0
             self._time(None if self._part is None else self._seconds())
+
+    @property
+    def _is_deaf(self) -> bool:
+        """True if nothing that comes is parsed any more."""
+        return self._refused or self._ending is not None
+
+    def _is_owed(self) -> bool:
+        """Return whether the application has a complete request that has not its whole answer yet."""
+        handed = self._handed
+        if handed is None or handed.response_complete:
+            return False
+        return self._part != "body" or handed is not self.cycle
 
     def _is_answered(self) -> bool:
         """Return whether the last request, if there was one, has its whole answer."""
@@ -418,7 +463,7 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse data in pieces, so that no more of a header is read than it may have."""
-        if self._refused:
+        if self._is_deaf:
             self._throw_away(len(data))
             return
         most = self._settings.max_header_bytes
@@ -428,7 +473,7 @@ class Protocol(HttpToolsProtocol):
                 self._stand()
             return
         left = memoryview(data)
-        while left and not self._refused:
+        while left and not self._is_deaf:
             room = most - self._unread
             if room <= 0:
                 self._refuse(self._header_too_large())
@@ -455,7 +500,7 @@ class Protocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
-            if self._refused:
+            if self._is_deaf:
                 return False
             if self._should_upgrade():
                 self._leave()
@@ -482,16 +527,18 @@ class Protocol(HttpToolsProtocol):
         """Take a header; one after a body (a trailer) is counted and ignored."""
         if self._part == "header":
             super().on_header(name, value)
-        elif not self._refused:
+        elif not self._is_deaf:
             self._trailer_bytes += len(name) + len(value) + _AROUND_HEADER
             if self._trailer_bytes > self._settings.max_header_bytes:
                 self._refuse(self._header_too_large())
 
     def on_headers_complete(self) -> None:
         """Begin with a body, unless it is too large, or there is no room for it."""
-        if self._refused:
+        if self._is_deaf:
             return
         self._unread = self._body_size = self._trailer_bytes = 0
+        if (target := _AUTHORITY.match(self.url)) is not None:  # which counts, and not the header beside it
+            self.headers[:] = [(name, target[1] if name == b"host" else value) for name, value in self.headers]
         declared, hosts = 0, 0
         codings: list[bytes] = []
         for name, value in self.headers:
@@ -525,7 +572,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
-        if self._refused:
+        if self._is_deaf:
             return
         self._unread = 0
         self._body_size += len(body)
@@ -540,7 +587,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End a message."""
-        if self._refused:
+        if self._is_deaf:
             return
         self._unread = 0
         self._part = None
@@ -574,17 +621,30 @@ class Protocol(HttpToolsProtocol):
         """Hand a request to the application; its body is released when the application is done with it."""
         self._handed = cycle
         cycle.transport = self._closing
-        if cycle in self._bodies or (cycle is self.cycle and self._has_body):
 
-            async def counted(scope: Any, receive: Any, send: Any) -> None:
-                try:
-                    await app(scope, receive, send)
-                finally:
-                    self._let_go(cycle)
+        async def handed(scope: Scope, _: Receive, send: Send) -> None:
+            try:
+                await app(cast("Any", scope), self._receive_of(cycle), cast("Any", send))
+            finally:
+                self._let_go(cycle)
 
-            super()._start_asgi_task(cycle, counted)
-        else:
-            super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, cast("Any", handed))
+
+    def _receive_of(self, cycle: RequestResponseCycle) -> Any:
+        """Return what the application receives a request with; behind the request it is told once of a half-close."""
+        is_whole = is_told = False
+
+        async def receive() -> Message:
+            nonlocal is_whole, is_told
+            if not (is_whole and self._half_closed and not is_told):
+                message = cast("Message", await cycle.receive())
+                if not (is_whole and message["type"] == "http.request"):
+                    is_whole = not message.get("more_body", False)
+                    return message
+            is_told = True
+            return {"type": HALF_CLOSED}
+
+        return receive
 
     def _let_go(self, cycle: RequestResponseCycle) -> None:
         held = self._bodies.pop(cycle, None)
@@ -593,33 +653,62 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on with the next request, or wait for it."""
-        if not self._refused:
-            super().on_response_complete()
-            if not self.transport.is_closing():
-                self._stand()
+        if self._refused:
+            return
+        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        if self._ending is None:
+            self._stand()
+        elif not self._is_owed():
+            self._end_with(self._ending)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer with a problem and close; where another answer is on its way, only close."""
+        """Answer with a problem and close, once the requests before it have their answers."""
         self._refuse(BadRequestError(msg))
 
     def _refuse(self, error: SimulationError, *, linger: bool = True) -> None:
-        """Answer what comes with a problem, unless another answer is on its way, and close.
+        """Answer what comes with a problem, and close.
 
-        What the client sends on is read and thrown away for a while: a connection that is closed before would be
-        reset, and the answer with it.
+        Complete requests before it are answered first; only a stream is cut, which may have no end. What the client
+        sends on is read and thrown away for a while: a connection that is closed before would be reset, and the answer
+        with it.
         """
-        if self._refused or self.transport.is_closing():
+        if self._is_deaf or self.transport.is_closing():
             return
         self._tell_refused(error.code)
+        is_short = isinstance(error, (HeaderTooLargeError, RequestTooSlowError))
+        most = _SHORT_LINGER if is_short else _LONG_LINGER
+        url = b"" if self._part is None else getattr(self, "url", b"")
+        ending = _Ending(error, url, linger, most)
+        handed = self._handed
+        if self._is_owed() and not (handed is not None and handed.response_started and handed.chunked_encoding):
+            self._put_off(ending)
+        else:
+            self._end_with(ending)
+
+    def _put_off(self, ending: _Ending) -> None:
+        """Parse nothing more; end the connection once the complete requests have their answers."""
+        if self._part == "body":  # of a request behind them, which the application never sees
+            self.pipeline.popleft()
+            self._let_go(self.cycle)
+            self.cycle = self.pipeline[0][0] if self.pipeline else cast("RequestResponseCycle", self._handed)
+            self._part = "header"
+        self._ending = ending
+        self._drainable = ending.most.bytes
+        self._leave()
+
+    def _end_with(self, ending: _Ending) -> None:
+        """Answer with a problem, unless another answer is on its way, and close."""
+        self._ending = None
         answerable = not self.cycle.response_started if self._part == "body" else self._is_answered()
-        if answerable and not self.pipeline:
-            _log.debug("%s is refused: %s", self.client, error.message)
-            self.transport.write(answer(error, getattr(self, "url", b""), self.server_state.default_headers))
+        if ending.error is not None and answerable and not self.pipeline:
+            _log.debug("%s is refused: %s", self.client, ending.error.message)
+            self.transport.write(answer(ending.error, ending.url, self.server_state.default_headers))
         if not self._is_answered():
             self._let_go(self.cycle)  # now, so that others who grow at the same time are not refused, too
         self._abandon()
-        is_short = isinstance(error, (HeaderTooLargeError, RequestTooSlowError))
-        self.end(linger=linger, most=_SHORT_LINGER if is_short else _LONG_LINGER)
+        self.end(linger=ending.linger and not self._half_closed, most=ending.most)
 
     def end(self, *, linger: bool = True, most: _Linger = _LONG_LINGER) -> None:
         """Close, once the client has had the time to read what was written to it."""
