@@ -59,6 +59,7 @@ Deno.test("a question's address keeps its parameters and its chart", () => {
 
 Deno.test("a table becomes CSV that spreadsheets read", () => {
   same(csv(["a", "b"], [["x,y", null], ['"q"', { n: 1 }]]), 'a,b\r\n"x,y",\r\n"""q""","{""n"":1}"\r\n');
+  same(csv(["=a", "b"], [["\uff1d1", -1], [" @x", "a=b"]]), "'=a,b\r\n'\uff1d1,-1\r\n' @x,a=b\r\n");
 });
 
 Deno.test("an address that nobody can have written leads to something", () => {

@@ -88,13 +88,19 @@ def test_csv_is_no_program(on: Cli) -> None:
     """A text that a spreadsheet would take for a formula is kept from it, unless asked for; numbers stay numbers."""
     query = """select * from (values
         ('=1+1', -1, -0.5::float8, '-1 day'::interval, '"'), ('+1', 1, 1, '1 day', '@x'), ('-x', 0, 0, '0', 'a=b'),
-        (chr(9) || '=1', null, null, null, null)) as v ("=a", n, x, i, t)"""
+        (chr(9) || '=1', null, null, null, null), (' =1', 1, 1, '0', chr(65309) || '1'),
+        (chr(160) || '@x', 1, 1, '0', chr(65291) || chr(65293)), (chr(10) || '=1', 1, 1, '0', ' a=b')
+        ) as v ("=a", n, x, i, t)"""
     assert on("sql", query, "--format", "csv").out.splitlines() == [
         "'=a,n,x,i,t",
         '\'=1+1,-1,-0.5,P-1D,""""',
         "'+1,1,1,P1D,'@x",
         "'-x,0,0,PT0S,a=b",
         "'\t=1,,,,",
+        "' =1,1,1,PT0S,'\uff1d1",
+        "'\xa0@x,1,1,PT0S,'\uff0b\uff0d",
+        "\"'",
+        '=1",1,1,PT0S, a=b',
     ]
     assert on("sql", query, "--format", "csv", "--no-escape").out.splitlines()[:2] == [
         "=a,n,x,i,t",

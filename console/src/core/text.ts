@@ -74,10 +74,14 @@ export function when(epochSeconds: number): string {
   return new Date(epochSeconds * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
-/** A table as CSV (RFC 4180). */
+/** How a text begins that a spreadsheet takes for a formula: also behind space, or in the wide forms of East Asian texts. */
+const FORMULA = /^(?:[\t\r\n]|\s*[-=+@\uff1d\uff0b\uff0d\uff20])/;
+
+/** A table as CSV (RFC 4180); what would be a formula has an apostrophe before it, as `worldledger sql` writes it. */
 export function csv(head: readonly string[], rows: readonly Json[][]): string {
   const cell = (value: Json) => {
-    const text = value === null ? "" : plain(value);
+    const shown = value === null ? "" : plain(value);
+    const text = typeof value === "string" && FORMULA.test(value) ? `'${shown}` : shown;
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return [head, ...rows].map((row) => `${row.map(cell).join(",")}\r\n`).join("");

@@ -40,8 +40,9 @@ Write: TypeAlias = Callable[[bytes], object]
 
 #: Values that are quoted in a CSV file: the empty text, those with special characters, and psql's end of data.
 _QUOTED: Final = re.compile(r'\A\Z|[",\r\n]|\A\\\.\Z')
-#: First characters by which a spreadsheet takes a cell for a formula. Source: OWASP, "CSV Injection".
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+#: How a cell begins that a spreadsheet takes for a formula: some pass over space, or read the wide forms of East Asian
+#: texts (here as escapes) as the plain ones. Source: OWASP, "CSV Injection".
+_FORMULA: Final = re.compile("[\\t\\r\\n]|[\\s\ufeff]*[-=+@\uff1d\uff0b\uff0d\uff20]")
 #: Longest cell of a table that is shown whole.
 _WIDEST: Final = 80
 _NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "real", "double precision", "numeric"})
@@ -156,7 +157,7 @@ class _Csv(_Lines):
 
 
 def _field(cell: str | None, is_text: bool) -> str:
-    if is_text and cell and cell.startswith(_FORMULA):
+    if is_text and cell and _FORMULA.match(cell):
         cell = f"'{cell}"
     if cell is None or not _QUOTED.search(cell):
         return cell or ""
