@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 from unittest import mock
 
+import asyncpg
 import httpx2
 import pytest
 import pytest_asyncio
@@ -130,3 +131,49 @@ async def test_worlds_have_their_activity(client: httpx2.AsyncClient) -> None:
     (plain,) = (await client.get("/v1/worlds?q=pulse")).json()["worlds"]
     assert "activity" not in plain
     problem(await client.get("/v1/worlds?activity=101"), 422, "invalid_parameter")
+
+
+#: What may stand in the tables of a world that was tampered with; the last ones keep the world out of lists.
+_TAMPERED = [
+    *[
+        f"update effects set sim_time = '{time}' where world_id = 'odd' and global_seq = {seq}"
+        for time, seq in (("2.5", 4), ("NaN", 4), ("Infinity", 6), ("-Infinity", 2), ("1e308", 7), ("-1e308", 8))
+    ],
+    "delete from effects where world_id = 'odd' and global_seq = 5",
+    "delete from effects where world_id = 'odd' and global_seq = 10",
+    "update heads set head_seq = 9000000000000000000 where world_id = 'odd'",
+    "update heads set wall_time = 'NaN' where world_id = 'odd'",
+    "update worlds set created_at = '4000-01-01 BC' where world_id = 'odd'",
+]
+
+
+async def test_a_world_that_was_tampered_with_spoils_no_list(client: httpx2.AsyncClient, database_url: str) -> None:
+    """Whatever stands for its times: others are listed beside it, and it has a density as long as it can be read."""
+    for name in ("odd", "odder"):
+        body = {"world_id": name, "time_authority": "client"}
+        assert (await client.post("/v1/worlds", json=body)).status_code == 201
+        drafts = [draft(kind="Walk", payload={}, sim_time=n * n * 0.5) for n in range(9)]
+        assert (await client.post(f"/v1/worlds/{name}/effects", json=drafts)).status_code == 201
+    connection = await asyncpg.connect(database_url)
+    try:
+        for table in ("effects", "worlds"):
+            await connection.execute(f"alter table {table} disable trigger all")
+        for change in _TAMPERED:
+            assert await connection.execute(change) in {"UPDATE 1", "DELETE 1"}
+            for more in ("", "&order=created", "&order=active"):
+                found = await client.get(f"/v1/worlds?q=odd&activity=5{more}")
+                assert found.status_code == 200, (change, found.text)
+                spans = {world["world_id"]: world["activity"] for world in found.json()["worlds"]}
+                assert sum(spans["odder"]) == 10
+            if "odd" in spans:
+                assert all(count >= 0 for count in spans["odd"]), change
+                for by in ("seq", "sim_time"):
+                    density = await client.get(f"/v1/worlds/odd/density?bins=4&by={by}")
+                    assert density.status_code == 200, (change, density.text)
+                    assert None not in density.json()["bins"]["end_sim_time"]
+    finally:
+        for table in ("effects", "worlds"):
+            await connection.execute(f"alter table {table} enable always trigger {table}_append_only")
+            await connection.execute(f"alter table {table} enable always trigger {table}_no_truncate")
+        await connection.close()
+    assert "odd" not in spans

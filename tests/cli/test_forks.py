@@ -265,6 +265,30 @@ def test_verify_names_a_parent_that_is_not_there(on: Cli, database_url: str) -> 
 
 
 @pytest.mark.filled(by=lineage)
+def test_a_fork_that_cannot_be_replayed_keeps_no_other_from_it(on: Cli, database_url: str) -> None:
+    """A fork without its parent is named as not checked, which is exit code 2, and the other worlds are replayed."""
+    record(database_url, "other", BAZAAR)
+    record(database_url, "served", BAZAAR)
+    tables = ("effects", "requests", "snapshots", "heads", "worlds")
+    served = """update effects set effect = replace(effect::text, '"ruleset":', '"orchestrator":"x","ruleset":')::json
+        where world_id = 'served' and global_seq = 1"""
+    tamper(database_url, *(f"delete from {table} where world_id = 'bazaar'" for table in tables))
+    for names in (("--all",), ("child", "grandchild", "other", "served")):
+        result = on("replay", "--check", *names)
+        assert result.code == 2
+        what = "not checked: child: world 'child' goes on from seq 6 of world 'bazaar', which is not in this database"
+        assert result.err.startswith(f"worldledger: {what}")
+        assert [line.split()[1] for line in result.out.splitlines()] == ["grandchild", "other", "served"]
+        assert result.err.endswith(", 1 not checked\n")
+    tamper(database_url, served)
+    result = on("replay", "--check", "--all")
+    assert (result.code, [line.split()[:2] for line in result.out.splitlines()]) == (
+        1,
+        [["agreed", "grandchild"], ["replayed", "other"], ["TAMPERED", "served"]],
+    )
+
+
+@pytest.mark.filled(by=lineage)
 def test_worlds_as_a_tree(on: Cli, database_url: str) -> None:
     """`worlds --tree` draws forks under their parents, by fork point, and marks those whose parent is not here."""
     on("fork", "bazaar", "--at", "2", "--as", "early")

@@ -277,14 +277,18 @@ def test_on_a_terminal(database_url: str) -> None:
     assert any(line.startswith("verifying ") for line in lines)
 
 
-#: Names and configs that the table of worlds takes and no world can have.
+#: Names, configs and times that the table of worlds takes and no world can have.
 _NO_WORLDS = {
-    "a": "[]",
-    "b": "null",
-    "c": '{"a":"\\ud800"}',
-    "d": '{"a":1e400}',
-    "e": '{"a":' * 2000 + "1" + "}" * 2000,
-    "../f": "{}",
+    "a": ("[]", "now"),
+    "b": ("null", "now"),
+    "c": ('{"a":"\\ud800"}', "now"),
+    "d": ('{"a":1e400}', "now"),
+    "e": ('{"a":' * 2000 + "1" + "}" * 2000, "now"),
+    "../f": ("{}", "now"),
+    "g": ("{}", "4000-01-01 BC"),
+    "h": ("{}", "12000-01-01"),
+    "i": ("{}", "-infinity"),
+    "j": ("{}", "infinity"),
 }
 
 
@@ -292,11 +296,11 @@ def test_a_row_that_cannot_be_read_hides_no_other_world(on: Cli, database_url: s
     """Worlds whose rows cannot be read are named, with exit code 1; all others are listed, verified and exported."""
     for world_id in ("v", "w"):
         seed(database_url, world_id)
-    for name, config in _NO_WORLDS.items():
+    for name, (config, created_at) in _NO_WORLDS.items():
         sql(
             database_url,
-            "insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, time_authority)"
-            f" values ('{name}', gen_random_uuid(), 'sandbox', 1, '{config}', 'wall')",
+            "insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, time_authority, created_at)"
+            f" values ('{name}', gen_random_uuid(), 'sandbox', 1, '{config}', 'wall', '{created_at}')",
             "insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time)"
             f" values ('{name}', 0, '', 0, 0)",
         )
@@ -318,12 +322,33 @@ def test_a_row_that_cannot_be_read_hides_no_other_world(on: Cli, database_url: s
 
     exported = on("export", "--all", "-o", str(tmp_path / "all"))
     assert (exported.code, sorted(path.name for path in tmp_path.rglob("*.ndjson"))) == (1, ["v.ndjson", "w.ndjson"])
-    assert exported.err.endswith(f"exported 2 of 8 worlds to {tmp_path / 'all'}\n")
+    assert exported.err.endswith(f"exported 2 of 12 worlds to {tmp_path / 'all'}\n")
     replayed = on("replay", "--check", "--all")
     assert replayed.code == 1
     assert [line.split()[1] for line in replayed.out.splitlines() if not line.startswith("TAMPERED")] == ["v", "w"]
     repaired = on("db", "repair", "requests")
-    assert (repaired.code, repaired.out.count("as it should be"), repaired.out.count("REFUSED")) == (1, 2, 6)
+    assert (repaired.code, repaired.out.count("as it should be"), repaired.out.count("REFUSED")) == (1, 2, 10)
+    assert on("verify", "g", "v").out.splitlines()[1].startswith("verified v ")
+
+
+def test_a_head_without_a_time_hides_no_other_world(on: Cli, database_url: str) -> None:
+    """Times in heads that are no numbers are a finding of their world, whatever is listed or checked."""
+    for world_id in ("u", "v", "w"):
+        seed(database_url, world_id)
+    tamper(
+        database_url,
+        "update heads set sim_time = 'NaN' where world_id = 'u'",
+        "update heads set wall_time = 'infinity' where world_id = 'w'",
+    )
+    for command in (("verify", "--all"), ("replay", "--check", "--all")):
+        result = on(*command)
+        assert result.code == 1
+        first, second, third = result.out.splitlines()
+        assert first == "TAMPERED u at seq 10: the head's sim_time is nan"
+        assert second.split()[1] == "v"
+        assert third == "TAMPERED w at seq 10: the head's wall_time is inf"
+    listed = on("worlds", "--json")
+    assert (listed.code, [each["world_id"] for each in json.loads(listed.out)]) == (1, ["v"])
 
 
 def test_processes_share_a_long_log(

@@ -553,7 +553,9 @@ async def replay_worlds(store: Store, job: Job, tell: Callable[[News], None]) ->
 async def _replay(store: Store, name: str, progress: Callable[[int, int], None]) -> Outcome:
     """Replay one world; return the verdict, or the reason why there can be none."""
     from worldledger.errors import (  # noqa: PLC0415
+        FoldError,
         InvalidNameError,
+        ParentMissingError,
         TamperedError,
         UnknownRulesetError,
         WorldNotFoundError,
@@ -579,6 +581,8 @@ async def _replay(store: Store, name: str, progress: Callable[[int, int], None])
         return ReplayVerdict(name, 0, 0, 0, 0, finding)
     except WorldNotFoundError:
         return await not_found(store, name)
+    except (ParentMissingError, FoldError) as error:  # what a fork has from its parent, which has a line of its own
+        return f"not checked: {name}: {error.message}"
     except (InvalidNameError, UnknownRulesetError) as error:
         return error.message
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
-from worldledger_service.database.failures import FOREIGN, check_port, explained
+from worldledger_service.database.failures import FOREIGN, check_port, connecting
 from worldledger_service.database.guards import SERVICE_ROLE
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ async def connect_pool(
         SchemaVersionError: the role does not exist yet: the database was never migrated.
     """
     check_port(url)
-    with explained(url, ValueError):
+    with connecting(url):
         return await asyncpg.create_pool(
             url,
             min_size=max(1, min_size),
@@ -117,7 +117,7 @@ async def connect_pool(
 async def connect_one(url: str, *, role: str | None = None, application_name: str = APPLICATION_NAME) -> Connection:
     """Open one connection, under ``role`` or as the user of the address. Raises as ``connect_pool`` does."""
     check_port(url)
-    with explained(url, ValueError):
+    with connecting(url):
         return await asyncpg.connect(
             url,
             timeout=CONNECT_TIMEOUT,

@@ -84,7 +84,7 @@ def holders_of(error: BaseException) -> str | None:
 
 #: What an open connection to the database may raise.
 DRIVER: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-#: What using the database may raise, before it is explained; OverflowError where a port is none.
+#: What using the database may raise, before it is explained; OverflowError where a stored time is none of Python's.
 FOREIGN: Final = (*DRIVER, OverflowError)
 
 _CHECK_LOGIN: Final = "check the user and the password in the address (WORLDLEDGER_DATABASE_URL, --database-url)"
@@ -195,9 +195,9 @@ def explain(error: BaseException, url: str) -> SimulationError:
     under = origin(error)
     if isinstance(under, asyncpg.PostgresError):
         return _of_postgres(under, url)
-    if isinstance(under, ValueError | OverflowError):
-        # Not the error's own text: it may quote pieces of the address, and so of the password.
-        return StoreUnavailableError(f"{describe(url)} cannot be used: {_ADDRESS}")
+    if isinstance(under, OverflowError):
+        what = f"{describe(url)} has a value that this program cannot read ({under})"
+        return StoreUnavailableError(f"{what}; `worldledger verify --all` names worlds that were changed")
     if isinstance(under, asyncpg.InterfaceError | asyncpg.InternalClientError):
         return StoreUnavailableError(f"{describe(url)}: {under}")
     if isinstance(under, TimeoutError):
@@ -215,6 +215,17 @@ def check_port(url: str) -> None:
     if (port := wrong_port(url)) is not None:
         what = f"{describe(url)} cannot be used: its port {port[:20]} is no port: {_NO_PORT}"
         raise StoreUnavailableError(what, port=port[:20])
+
+
+@contextmanager
+def connecting(url: str) -> Iterator[None]:
+    """Explain whatever is raised while a connection is made; an invalid value is one of the address then."""
+    with explained(url):
+        try:
+            yield
+        except (ValueError, OverflowError) as error:
+            # Not the error's own text: it may quote pieces of the address, and so of the password.
+            raise StoreUnavailableError(f"{describe(url)} cannot be used: {_ADDRESS}") from error
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 Short logs are counted effect by effect. For long ones the projection ``effect_counts`` has the counts of every stretch
 of 1,024 effects, and bins end where stretches do; what it has not come to yet is counted, up to a limit.
+
+A log that was tampered with may have any numbers for times, and effects may be missing: it has a density all the same,
+and `worldledger verify` names it.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from worldledger_projections.effect_counts import STRETCH
 
+from worldledger.canonical import MAX_INT
 from worldledger_service.store import statements
 from worldledger_service.store.reader import ViewMissingError, fetch_views
 
@@ -63,7 +68,7 @@ async def marks_of(reader: Reader, world: WorldRecord) -> Marks:
     name, head = world.world_id, world.head_seq
     if head <= COUNTED:
         (row,) = await reader.fetch(statements.SIM_TIMES, name, head)
-        return Marks(range(1, head + 1), row["sim_times"])
+        return Marks(row["seqs"] or (), rising(row["sim_times"] or ()))
     rows: list[Any] = []
     with suppress(ViewMissingError):
         rows += await fetch_views(reader, statements.STRETCHES, name, head)
@@ -74,7 +79,22 @@ async def marks_of(reader: Reader, world: WorldRecord) -> Marks:
         Counter(orjson.loads(row["kinds"])) + Counter({"": row["other_kinds"]} if row["other_kinds"] else ())
         for row in rows
     ]
-    return Marks([row["last_seq"] for row in rows], [row["last_sim_time"] for row in rows], [*counts], STRETCH)
+    times = rising([row["last_sim_time"] for row in rows])
+    return Marks([row["last_seq"] for row in rows], times, [*counts], STRETCH)
+
+
+def rising(times: Sequence[float]) -> list[float]:
+    """Return the times of effects as a log has them: finite, and never going back.
+
+    One that is neither was written by no service; the time before it stands for it.
+    """
+    last = next(filter(isfinite, times), 0.0)
+    risen = []
+    for time in times:
+        if last < time and isfinite(time):
+            last = time
+        risen.append(last)
+    return risen
 
 
 async def density(
@@ -115,7 +135,7 @@ def _ends(marks: Marks, bins: int, by: str, units: Sequence[tuple[int, int]]) ->
         return [(index, marks.seqs[index]) for index in indexes]
     if by == "sim_time":
         first, last = marks.sim_times[0], marks.sim_times[-1]
-        upper = [first + (last - first) * (n + 1) / bins for n in range(bins - 1)]
+        upper = [_between(first, last, (n + 1) / bins) for n in range(bins - 1)]
         return [*((bisect_right(marks.sim_times, time) - 1, time) for time in upper), (count - 1, last)]
     through = marks.seqs[-1]
     known = [(number, first) for number, first in units if first <= through]
@@ -150,20 +170,26 @@ async def activity(reader: Reader, worlds: Mapping[str, int], bins: int) -> dict
     The spans begin with the effect after the genesis. The times of a few effects for each are read, in one statement;
     between them time is taken to pass evenly.
     """
-    rows = await reader.fetch(statements.SPREAD_TIMES, [*worlds], [*worlds.values()], bins * _TIMES_OF_A_SPAN)
-    return {row["world_id"]: _per_span(row["seqs"], row["sim_times"], bins) for row in rows}
+    heads = [min(head, MAX_INT) for head in worlds.values()]
+    rows = await reader.fetch(statements.SPREAD_TIMES, [*worlds], heads, bins * _TIMES_OF_A_SPAN)
+    return {row["world_id"]: _per_span(row["seqs"], rising(row["sim_times"]), bins) for row in rows}
+
+
+def _between(first: float, last: float, part: float) -> float:
+    """Return the time after a part of a span, however long that is."""
+    return first * (1 - part) + last * part
 
 
 def _per_span(seqs: Sequence[int], times: Sequence[float], bins: int) -> list[int]:
-    first, span = times[0], times[-1] - times[0]
+    first, last = times[0], times[-1]
 
     def reached(time: float) -> int:
         """Return how many effects there are up to a time before the last."""
         index = bisect_right(times, time)
-        if index == 0:
-            return 0
+        if index in {0, len(times)}:  # at the ends numbers may be rounded
+            return seqs[index - 1] if index else 0
         part = (time - times[index - 1]) / (times[index] - times[index - 1])
         return seqs[index - 1] + int(part * (seqs[index] - seqs[index - 1]))
 
-    ends = [reached(first + span * n / bins) if span > 0 else 0 for n in range(1, bins)]
+    ends = [reached(_between(first, last, n / bins)) if last > first else 0 for n in range(1, bins)]
     return [end - before for before, end in pairwise([0, *ends, seqs[-1]])]

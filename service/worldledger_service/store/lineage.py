@@ -45,7 +45,10 @@ async def check_parent(reader: Reader, world_id: str, fork_of: ForkPoint) -> dic
         found = row["checksum"].hex()[:16]
         what = f"its parent was rewritten: {where} has the checksum {found}…, the genesis says {fork_of.checksum[:16]}…"
         raise Finding(world_id, 1, what).error()
-    return {"sim_time": row["sim_time"], "wall_time": row["wall_time"]}
+    try:
+        return {"sim_time": row["sim_time"], "wall_time": float(row["wall_time"])}
+    except (TypeError, ValueError):
+        raise Finding(world_id, 1, f"its parent was rewritten: {where} has no wall_time").error() from None
 
 
 async def check_inherited(reader: Reader, world_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -99,6 +100,11 @@ class WorldRecord(BaseModel):
             return _unreadable(row, f"$.config: {error}")
         if type(config) is not dict:
             return _unreadable(row, "$.config: not an object")
+        if row["created_at"] is None:
+            return _unreadable(row, "its created_at lies outside of the years 1 to 9999")
+        for name in ("sim_time", "wall_time"):
+            if not math.isfinite(row[name]):
+                return Finding(row["world_id"], max(row["head_seq"], 1), f"the head's {name} is {row[name]!r}")
         record = cls(
             world_id=row["world_id"],
             world_uuid=row["world_uuid"].hex,

@@ -129,8 +129,9 @@ join requests q on q.world_id = $1 and q.source_id = r.source_id and q.req_id = 
 """
 
 #: The effect that a fork goes on from: $1 world_id and $2 global_seq of the parent. No row: no such world.
+#: ``wall_time`` is text, because it may have been changed into anything.
 FORK_POINT = """
-select w.world_uuid, e.checksum, e.sim_time, (e.effect ->> 'wall_time')::float8 as wall_time from worlds w
+select w.world_uuid, e.checksum, e.sim_time, e.effect ->> 'wall_time' as wall_time from worlds w
 left join effects e on e.world_id = w.world_id and e.global_seq = $2 where w.world_id = $1
 """
 
@@ -167,8 +168,10 @@ INSERT_HEAD = """
 insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time) values ($1, $2, $3, $4, $5)
 """
 
+#: ``created_at`` is null where Python has no such time: the driver could read none of the rows of an answer with it.
 WORLD_COLUMNS = """
-    w.world_id, w.world_uuid, w.ruleset, w.ruleset_version, w.config, w.experiment, w.time_authority, w.created_at,
+    w.world_id, w.world_uuid, w.ruleset, w.ruleset_version, w.config, w.experiment, w.time_authority,
+    case when w.created_at between '0001-01-02 00:00Z' and '9999-12-30 00:00Z' then w.created_at end as created_at,
     coalesce(h.head_seq, 0) as head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum,
     coalesce(h.sim_time, 0) as sim_time, coalesce(h.wall_time, 0) as wall_time
 """
@@ -672,7 +675,8 @@ SEARCH_OLDEST = _SEARCH.format(order="asc")
 
 #: The sim_time of each of a world's effects up to a seq ($2), in order.
 SIM_TIMES = """
-select array_agg(sim_time order by global_seq) as sim_times from effects where world_id = $1 and global_seq <= $2
+select array_agg(global_seq order by global_seq) as seqs, array_agg(sim_time order by global_seq) as sim_times
+from effects where world_id = $1 and global_seq <= $2
 """
 
 #: The sim_time of about so many ($3) effects, evenly spread, of each of some worlds ($1) up to their heads ($2). The

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from worldledger.chain import Finding
 from worldledger.errors import MomentNotFoundError, SimulationError, UnknownRulesetError
 from worldledger.folding import Fold
 from worldledger.genesis import ForkPoint, Order
@@ -365,7 +366,10 @@ class States:
         world_id = row["world_id"]
         asked = row["snapshot_every"] or ""
         every = int(asked) if asked.isdecimal() and 0 < len(asked) < 10 else self._every
-        orchestrator = None if row["orchestrator"] is None else orjson.loads(row["orchestrator"])
+        try:
+            orchestrator = None if row["orchestrator"] is None else orjson.loads(row["orchestrator"])
+        except ValueError:
+            raise Finding(world_id, 1, "$.payload.orchestrator cannot be read").error() from None
         order: Order = "tick" if row["order"] == "tick" else "arrival"
         fork_of = read_fork_point(world_id, row["fork_of"])
         found = Rules(load_ruleset(row["ruleset"]), max(every, 2), orchestrator, order, fork_of)
