@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -215,9 +216,53 @@ def test_check(on: Cli, database_url: str) -> None:
     assert on("db", "check") == (0, "the database is as it should be\n", "")
     sql(database_url, "drop trigger effects_append_only on effects")
     result = on("db", "check")
-    remedy = "`worldledger db upgrade` makes these right: it makes views, functions, triggers and privileges again"
+    remedy = "`worldledger db upgrade` makes these right: it makes again whatever costs no row"
     assert (result.code, result.err) == (1, f"worldledger: {remedy}\n")
     assert "trigger effects_append_only on effects: missing" in result.out
+    sql(database_url, "create index more on effects (kind)", "alter table worlds drop constraint worlds_pkey cascade")
+    err = on("db", "check").err
+    assert re.search(r"`worldledger db upgrade` makes \d+ of these right: ", err)
+    assert err.endswith("superuser or the owner of what is named:\nworldledger: drop index more;\n")
+    assert on("db", "upgrade").code == 0
+    assert on("db", "check").err.splitlines()[-1] == "worldledger: drop index more;"
+
+
+def test_an_upgrade_says_what_it_cannot_make_again(on: Cli, database_url: str) -> None:
+    """What rows are in the way of is named, with exit code 1, and keeps nothing else from being made again."""
+    seed(database_url, "w")
+    sql(
+        database_url,
+        "alter table worlds drop constraint worlds_ruleset_version_check",
+        "alter table worlds disable trigger all",
+        "update worlds set ruleset_version = -1",
+        "drop trigger heads_no_delete on heads",
+    )
+    result = on("db", "upgrade")
+    assert result.code == 1
+    first, last = result.err.splitlines()
+    assert first.startswith(
+        "worldledger: not made again: alter table worlds add constraint worlds_ruleset_version_check"
+    )
+    assert "is violated by some row" in first
+    assert last == "worldledger: `worldledger db check` says what to do"
+    found = on("db", "check").out
+    assert "trigger" not in found
+    assert "constraint worlds_ruleset_version_check on worlds: missing" in found
+
+
+def test_a_database_that_has_lost_its_revision(on: Cli, database_url: str) -> None:
+    """Where the table of the revision is gone, or its column, the message has the SQL that makes it again."""
+    for statement in ("drop table alembic_version", "alter table alembic_version drop column version_num"):
+        sql(database_url, statement)
+        for command in (("db", "check"), ("db", "upgrade"), ("worlds",)):
+            result = on(*command)
+            said = result.out + result.err
+            assert result.code != 0
+            assert "does not say of which revision they are" in said
+        statements = said.partition("run as an administrator: ")[2].partition("; then run")[0]
+        sql(database_url, *statements.split("; "))
+        assert on("db", "upgrade").code == 0
+        assert on("db", "check").code == 0
 
 
 def test_check_of_an_empty_database(cli: Cli, empty_database_url: str) -> None:

@@ -10,7 +10,7 @@ from worldledger_projections.tables import Table
 from worldledger_service.cli.connect import make_views
 from worldledger_service.database import schema
 from worldledger_service.database.catalogue import compare, expected
-from worldledger_service.database.schema import mendable
+from worldledger_service.database.mending import by_hand, statements, tables
 from worldledger_service.database.view_checks import planted, strangers, view_findings
 from worldledger_service.projecting.builds import set_views
 from worldledger_service.settings import Settings
@@ -302,7 +302,7 @@ async def test_check_knows_the_views_over_builds(database_url: str) -> None:
         "privilege on relation projections.games_1: missing: worldledger_service may DELETE",
     ]
     await schema.upgrade(database_url)
-    assert await _check(database_url) == [line for line in findings if "worldledger_reader" not in line]
+    assert await _check(database_url) == [line for line in findings if ": missing: " not in line]
     async with connected(database_url, role="worldledger_service") as connection:
         await connection.execute(_NO_PRIVILEGES)
         await connection.execute(HIDDEN["a view leaves a world out"][0].format(**texts))
@@ -409,16 +409,10 @@ MENDED = (
         """: "view analytics.game_started: but is",
     },
 )
-#: What it leaves.
-_LEFT = (
-    "alter table effects add extra int",
-    "grant update on effects to worldledger_service",
-    "comment on table effects is 'x'",
-)
 
 
 async def test_upgrade_makes_again_what_it_can(database_url: str, thorough: bool) -> None:
-    """What is no table is made again by `db upgrade`, and `db check` names that remedy for it, and not for a column."""
+    """What costs no row is made again by `db upgrade`, and `db check` names no other remedy for it."""
     await make_views(database_url, Settings())
     for done in MENDED if thorough else MENDED[:1]:
         async with connected(database_url) as connection:
@@ -427,14 +421,135 @@ async def test_upgrade_makes_again_what_it_can(database_url: str, thorough: bool
         findings = await _findings(database_url)
         for beginning in done.values():
             assert any(finding.startswith(beginning) for finding in findings), (beginning, findings)
-        assert [finding for finding in findings if not mendable(finding)] == []
-        await schema.upgrade(database_url)
+        assert by_hand(findings) == {}
+        assert await schema.upgrade(database_url) == []
         await make_views(database_url, Settings())
         assert await _findings(database_url) == []
+
+
+def _drops() -> dict[str, list[str]]:
+    """Return the statements that drop what the catalogue has, by what it is: together, or one after the other."""
+    drops: dict[str, list[str]] = {"tables": [], "parts": []}
+    for line in expected():
+        kind, _, name = line.partition(": ")[0].partition(" ")
+        how = line.partition(": ")[2]
+        part, _, table = name.partition(" on ")
+        if kind == "constraint" and table != "alembic_version":
+            drops["parts"].append(f"alter table {table} drop constraint if exists {part} cascade")
+        elif kind == "trigger":
+            drops["parts"].append(f"drop trigger if exists {part} on {table}")
+        elif kind == "index" and not name.endswith(("_pkey", "_pkc")):
+            drops["parts"].append(f"drop index if exists {name}")
+        elif kind in {"function", "schema"}:
+            drops["parts"].append(f"drop {kind} if exists {name} cascade")
+        elif kind == "relation" and not how.startswith("table"):
+            drops["parts"].append(f"drop {how.partition(',')[0]} if exists {name} cascade")
+    kept = {"worlds", "heads", "effects", "alembic_version"}
+    drops["tables"] += [f"drop table if exists {table} cascade" for table in sorted(tables() - kept)]
+    return drops
+
+
+async def test_upgrade_makes_again_whatever_is_dropped(database_url: str, thorough: bool) -> None:
+    """Every part of the schema but the tables of history comes back from one upgrade, dropped alone or with others."""
+    drops = _drops()
+    groups = [drops["parts"], drops["tables"]]
+    for group in [*groups, *([each] for each in [*groups[0], *groups[1]])] if thorough else groups:
+        async with connected(database_url) as connection:
+            for statement in group:
+                await connection.execute(statement)
+        assert await schema.upgrade(database_url) == [], group
+        async with connected(database_url) as connection:
+            assert compare(await schema.catalogue(connection), expected()) == [], group
+
+
+async def test_what_is_lost_with_its_rows_is_told(database_url: str) -> None:
+    """A column that is gone keeps an upgrade from nothing else, which names it; so does the check, with what to do."""
     async with connected(database_url) as connection:
-        for statement in _LEFT:
+        await connection.execute(
+            """
+            alter table held_intents drop column bytes; alter table open_ticks drop column sim_time;
+            drop trigger effects_append_only on effects
+            """
+        )
+    columns = ["column held_intents.bytes", "column open_ticks.sim_time"]
+    refused = await schema.upgrade(database_url)
+    assert [each.partition(": ")[0] for each in refused][:2] == columns
+    findings = await _findings(database_url)
+    assert [each for each in findings if each.startswith(("trigger", "column"))] == [
+        "column held_intents.bytes: missing: integer not null",
+        "column open_ticks.sim_time: missing: double precision",
+    ]
+    async with connected(database_url) as connection:
+        for statement in statements(by_hand(findings).values()):
             await connection.execute(statement)
-    assert [mendable(finding) for finding in await _findings(database_url)] == [False] * 4
+    assert await schema.upgrade(database_url) == []
+    assert await _findings(database_url) == []
+
+
+async def test_what_upgrade_leaves_has_its_sql(database_url: str, thorough: bool) -> None:
+    """Whatever was done to a schema: `db upgrade` makes right what `db check` says, and the SQL there the rest."""
+    first = TAMPERINGS.keys() - set[str]().union(*LATER)
+    for names in (first, *LATER) if thorough else (first,):
+        async with connected(database_url) as connection:
+            for name, (statement, _) in TAMPERINGS.items():
+                if name in names:
+                    await connection.execute(statement)
+        findings = await _findings(database_url)
+        left = by_hand(findings)
+        assert left
+        assert await schema.upgrade(database_url) == []
+        told = {finding.partition(": ")[0] for finding in left}
+        assert {finding.partition(": ")[0] for finding in await _findings(database_url)} <= told, names
+        async with connected(database_url) as connection:
+            for statement in statements(left.values()):
+                await connection.execute(statement)
+        await schema.upgrade(database_url)
+        assert await _findings(database_url) == [], names
+
+
+#: What the service's role can do to views and tables of projections.
+_OF_PROJECTIONS = """
+set role worldledger_service;
+create or replace view analytics.entities as
+    select * from (select * from analytics.entities_with_forks limit 0) as x where false;
+create or replace view projections.world_summaries as select * from projections.world_summaries_1 where world_id <> 'w';
+alter view analytics.agents set (security_invoker = true);
+alter table projections.moves_1 enable row level security;
+create table projections.more () inherits (projections.games_1);
+create rule swallow as on insert to projections.turns_1 do instead nothing
+"""
+
+
+async def test_upgrade_makes_views_over_projections_anew(database_url: str) -> None:
+    """Views that the service's role has replaced, and tables that hide rows or show others, are made right."""
+    await make_views(database_url, Settings())
+    async with connected(database_url) as connection:
+        await connection.execute(_OF_PROJECTIONS)
+    findings = await _findings(database_url)
+    assert sorted(finding.partition(": ")[0] for finding in findings) == [
+        "view analytics.agents",
+        "view analytics.entities",
+        "view projections.games_1",
+        "view projections.moves_1",
+        "view projections.turns_1",
+        "view projections.world_summaries",
+    ]
+    assert by_hand(findings) == {}
+    assert await schema.upgrade(database_url) == []
+    await make_views(database_url, Settings(), mended=True)
+    assert await _findings(database_url) == []
+
+
+def test_check_says_what_stands_in_a_views_place() -> None:
+    """What `db upgrade` cannot replace is advice, and so is a view that belongs to nothing."""
+    place = "view analytics.games: is not the view that this program makes"
+    stranger = "view analytics.more: unexpected, or of a projection that is not known here (--projection names one)"
+    advice = "drop or rename what stands there, then run `worldledger db upgrade`"
+    assert by_hand([f"{place}: it is no view", stranger, "setting fsync: is off: …"]) == {
+        f"{place}: it is no view": f"-- analytics.games: {advice}",
+        stranger: "drop view analytics.more",
+        "setting fsync: is off: …": "alter system set fsync = on; select pg_reload_conf()",
+    }
 
 
 async def _findings(url: str) -> list[str]:

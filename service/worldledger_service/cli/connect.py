@@ -120,16 +120,17 @@ async def _bring_up_to_date(url: str, settings: Settings) -> None:
         await make_views(url, settings)
 
 
-async def make_views(url: str, settings: Settings) -> None:
+async def make_views(url: str, settings: Settings, *, mended: bool = False) -> None:
     """Create the missing tables and views of the projections, empty, so that every query can be asked.
 
+    With ``mended``, make anew those views that are not as this program makes them.
     Where the address's user may not work as the service does, the first run of the projections makes them.
     """
     from worldledger_service.projecting.engine import Engine  # noqa: PLC0415 - slow to load, rarely needed
 
     try:
         async with opened(url, settings) as store, Engine.open(store, url, settings) as projections:
-            await projections.ensure()
+            await projections.ensure(mended=mended)
     except StoreUnavailableError as error:
         if error.details.get("sqlstate") != "42501":
             raise

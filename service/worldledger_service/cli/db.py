@@ -7,12 +7,12 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
 
-from worldledger.errors import InvalidNameError, SimulationError, WorldNotFoundError
+from worldledger.errors import InvalidNameError, SchemaVersionError, SimulationError, WorldNotFoundError
 from worldledger_service.cli.connect import database, make_views, opened, own, target
 from worldledger_service.cli.naming import not_found
 from worldledger_service.cli.options import DatabaseUrl, Home, Json, OwnProjections, Quiet
@@ -25,10 +25,17 @@ if TYPE_CHECKING:
     from worldledger_service.store.repairing import Repaired
 
 
-def upgrade(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = None) -> None:
+#: What an upgrade cannot make again, as far as it is named.
+_MOST_LEFT: Final = 10
+
+
+def upgrade(
+    ctx: typer.Context, projection: OwnProjections = None, database_url: DatabaseUrl = None, home: Home = None
+) -> None:
     """Make the tables of a new database, or bring those of an older version up to date.
 
-    All or nothing; a database that is up to date is left as it is. The views that the installed kinds of worlds bring
+    All or nothing. In a database that is up to date, what is missing or changed is made again as far as no row is lost;
+    the exit code is 1 if something cannot be, which is named. The views that the installed kinds of worlds bring
     are made or brought up to date, those of each kind by themselves. The tables and views of projections are there
     afterwards, empty until these are fed. The embedded database does this by itself.
 
@@ -39,17 +46,30 @@ def upgrade(ctx: typer.Context, database_url: DatabaseUrl = None, home: Home = N
     from worldledger_service.database import schema  # noqa: PLC0415
     from worldledger_service.database.revision import REVISIONS  # noqa: PLC0415
 
-    where = target(ctx, database_url, home)
+    where = target(ctx, database_url, home, own_projections=own(projection))
     with database(where, upgrade=False) as url:
         refused = None
+        left: list[str] = []
         try:
-            run_blocking(schema.upgrade(url))
+            left = run_blocking(schema.upgrade(url))
         except InvalidKindError as error:
             refused = error
-        run_blocking(make_views(url, where.settings))
+        try:
+            run_blocking(make_views(url, where.settings, mended=True))
+        except SchemaVersionError as error:
+            if not left:
+                raise
+            left.append(f"the views over projections: {error.message}")
     put(f"the database is at revision {REVISIONS[-1]}")
+    for what in left[:_MOST_LEFT]:
+        say(f"not made again: {what}")
+    if len(left) > _MOST_LEFT:
+        say(f"… and {len(left) - _MOST_LEFT} more")
     if refused is not None:
         raise refused
+    if left:
+        say("`worldledger db check` says what to do")
+        raise typer.Exit(1)
 
 
 # -- db check ------------------------------------------------------------------------------------------------
@@ -60,13 +80,15 @@ def check_database(
 ) -> None:
     """Compare the database with what this version makes: tables, triggers, privileges, roles.
 
-    Each difference is a line; the exit code is then 1. What logins of readers can do that no privilege forbids is noted
-    on stderr. The log's contents are checked by `worldledger verify`.
+    Each difference is a line; the exit code is then 1, and stderr says which of them `worldledger db upgrade` makes
+    right, and the SQL for the others. What logins of readers can do that no privilege forbids is noted
+    there, too. The log's contents are checked by `worldledger verify`.
 
     Example:
         worldledger db check --database-url postgresql://me@localhost/worldledger
     """
-    from worldledger_service.database.schema import check, mendable, notes  # noqa: PLC0415
+    from worldledger_service.database.mending import by_hand, statements  # noqa: PLC0415
+    from worldledger_service.database.schema import check, notes  # noqa: PLC0415
 
     where = target(ctx, database_url, home, own_projections=own(projection))
     with database(where, upgrade=False) as url:
@@ -76,10 +98,15 @@ def check_database(
     for finding in findings:
         put(finding)
     if findings:
-        mended = sum(map(mendable, findings))
+        left = by_hand(findings)
+        mended = len(findings) - len(left)
         if mended:
-            which = "makes these right" if mended == len(findings) else f"makes {mended} of these right"
-            say(f"`worldledger db upgrade` {which}: it makes views, functions, triggers and privileges again")
+            which = "makes these right" if not left else f"makes {mended} of these right"
+            say(f"`worldledger db upgrade` {which}: it makes again whatever costs no row")
+        if needed := statements(left.values()):
+            say(f"for {'the others' if mended else 'these'}, as a superuser or the owner of what is named:")
+            for sql in needed:
+                say(plain(sql))
         raise typer.Exit(1)
     put("the database is as it should be")
 

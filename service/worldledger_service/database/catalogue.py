@@ -237,7 +237,10 @@ from ours join pg_attribute on attrelid = ours.oid and attnum > 0 where col_desc
 """
 _QUERIES_OF_VIEWS: Final = (_RELATIONS, _COLUMNS, _TRIGGERS, _CODE, _PRIVILEGES, _COMMENTS_OF_VIEWS)
 
-_HAS_KINDS: Final = "select to_regclass('public.kind_analytics') is not null"
+_HAS_KINDS: Final = """
+select exists (select from pg_attribute
+               where attrelid = to_regclass('public.kind_analytics') and attname = 'views' and not attisdropped)
+"""
 _VIEWS_OF_KINDS: Final = "select quote_ident(unnest(views)) from public.kind_analytics"
 #: The relation of the schema analytics that a line is about.
 _ABOUT: Final = re.compile(r'\banalytics\.(\w+|"(?:[^"]|"")+")')

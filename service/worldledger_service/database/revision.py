@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 #: The revisions of the migrations, oldest first (a test compares them with the files).
 REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 20))
 
-_HAS_TABLE: Final = "select to_regclass('public.alembic_version') is not null"
+_HAS_TABLE: Final = """
+select exists (select from pg_attribute
+               where attrelid = to_regclass('public.alembic_version') and attname = 'version_num' and not attisdropped)
+"""
+_HAS_LOG: Final = "select to_regclass('public.worlds') is not null and to_regclass('public.effects') is not null"
 _READ: Final = "select version_num from public.alembic_version order by version_num"
 
 
@@ -24,12 +28,12 @@ _READ: Final = "select version_num from public.alembic_version order by version_
 class SchemaState:
     """The revision found in a database (None: none), the one that this program needs, and how they compare.
 
-    ``newer`` stands for every revision that this program does not know.
+    ``newer`` stands for every revision that this program does not know, ``lost`` for tables without one.
     """
 
     current: str | None
     head: str
-    status: Literal["empty", "older", "current", "newer"]
+    status: Literal["empty", "lost", "older", "current", "newer"]
 
 
 async def revision_state(connection: Connection | PooledConnection) -> SchemaState:
@@ -37,7 +41,7 @@ async def revision_state(connection: Connection | PooledConnection) -> SchemaSta
     rows = await connection.fetch(_READ) if await connection.fetchval(_HAS_TABLE) else []
     head = REVISIONS[-1]
     if not rows:
-        return SchemaState(None, head, "empty")
+        return SchemaState(None, head, "lost" if await connection.fetchval(_HAS_LOG) else "empty")
     current = ", ".join(row["version_num"] for row in rows)
     if current == head:
         return SchemaState(current, head, "current")
@@ -49,6 +53,15 @@ def require_current(state: SchemaState) -> None:
     details = {"current": state.current, "head": state.head, "status": state.status}
     if state.status == "empty":
         raise SchemaVersionError("the database has no tables yet: run `worldledger db upgrade`", **details)
+    if state.status == "lost":
+        made = "CREATE TABLE alembic_version (version_num varchar(32) CONSTRAINT alembic_version_pkc PRIMARY KEY)"
+        raise SchemaVersionError(
+            "the database has the log's tables, but its table alembic_version does not say of which revision they are; "
+            f"if that was {state.head}, run as an administrator: DROP TABLE IF EXISTS alembic_version; {made}; "
+            "ALTER TABLE alembic_version OWNER TO worldledger_owner; "
+            f"INSERT INTO alembic_version VALUES ('{state.head}'); then run `worldledger db upgrade`",
+            **details,
+        )
     if state.status == "older":
         raise SchemaVersionError(
             f"the database's schema is at revision {state.current}, this program needs {state.head}: "

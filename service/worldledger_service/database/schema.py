@@ -10,7 +10,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,13 +26,13 @@ from sqlalchemy.pool import NullPool
 from worldledger_projections.registry import known
 
 from worldledger.errors import SchemaVersionError
-from worldledger_service.database import guards, readers, verification
+from worldledger_service.database import guards, mending, readers, verification
 from worldledger_service.database.address import describe
 from worldledger_service.database.analytics import of_kinds
 from worldledger_service.database.analytics import views as analytics
 from worldledger_service.database.catalogue import catalogue, compare, expected
 from worldledger_service.database.engine import connect_one
-from worldledger_service.database.failures import explained, name_holders, origin
+from worldledger_service.database.failures import explained, has_state, name_holders, origin
 from worldledger_service.database.guards import SERVICE_ROLE
 from worldledger_service.database.readers import beyond_privileges, beyond_reading, other_settings
 from worldledger_service.database.revision import REVISIONS, SchemaState, require_current, revision_state
@@ -54,24 +54,6 @@ select name, setting from pg_settings
 where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off'
 order by name
 """
-
-
-def mendable(finding: str) -> bool:
-    """Tell whether `db upgrade` makes right what a finding of `check` names: nothing of a table, nothing added."""
-    what, _, how = finding.partition(": ")
-    kind, _, name = what.partition(" ")
-    if kind in {"relation", "column"}:
-        is_view = _is_view(name if kind == "relation" else name.rpartition(".")[0])
-        return is_view and (kind == "column" or not how.startswith("unexpected"))
-    if how.startswith("unexpected") or what.startswith(("comment on table", "comment on column")):
-        return False
-    return kind in {"comment", "function", "privilege", "trigger", "type", "view"}
-
-
-def _is_view(name: str) -> bool:
-    if name.startswith("analytics."):
-        return True
-    return any(line.startswith((f"relation {name}: view,", f"relation {name}: type,")) for line in expected())
 
 
 async def check(url: str, own_projections: str = "") -> list[str]:
@@ -97,10 +79,13 @@ async def check(url: str, own_projections: str = "") -> list[str]:
                 f"setting {row['name']}: is off: an acknowledged effect may be lost when the server crashes"
                 for row in await connection.fetch(_DURABILITY)
             ]
+            found = compare(await catalogue(connection), expected())
+            # Where tables or columns are missing, which is told by now, views cannot be compared.
+            with suppress(asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) if found else nullcontext():
+                found += await of_kinds.findings(connection)
+                found += await _views(connection, known(own_projections).values())
             return [
-                *compare(await catalogue(connection), expected()),
-                *await of_kinds.findings(connection),
-                *await _views(connection, known(own_projections).values()),
+                *found,
                 *await privilege_findings(connection),
                 *await beyond_reading(connection),
                 *await other_settings(connection),
@@ -153,6 +138,11 @@ __all__ = [
 
 #: What a statement makes, and its name.
 _CREATED: Final = re.compile(r"\s*create (?:or replace )?(view|function|trigger|type) ([\w.\"]+)")
+#: SQLSTATEs, or classes, with which a statement of an upgrade may be refused while others are not: what it needs is
+#: missing or somebody else's, rows are in its way, something was made upon what it would drop.
+_REFUSED: Final = ("0A", "23", "2BP01", "42", "55000")
+#: Characters of a refused statement that are shown.
+_SHOWN: Final = 100
 _WITHOUT_ROWS: Final = re.compile(r"\s*(?:alter|comment|create|do|drop|grant|revoke)\b", re.IGNORECASE)
 _OLDEST_SERVER: Final = 150000
 _MIGRATING: Final = "worldledger migration"
@@ -264,7 +254,7 @@ async def _prepare(url: str, revision: str) -> bool:
                     "`createdb --encoding UTF8 --template template0 NAME`"
                 )
             state = await revision_state(connection)
-            if state.status == "newer":
+            if state.status in {"newer", "lost"}:
                 require_current(state)
             if state.status == "current" and revision in {"head", state.head}:
                 return False
@@ -276,12 +266,13 @@ async def _prepare(url: str, revision: str) -> bool:
         await connection.close()
 
 
-async def upgrade(url: str, revision: str = "head") -> None:
+async def upgrade(url: str, revision: str = "head") -> list[str]:
     """Bring a database to a revision; a database that is there already is left as it is.
 
     Two upgrades at once queue up; the second finds nothing to do. All or nothing. What readers may do beyond reading is
-    taken away at every upgrade, as far as the user may (`readers.bounds`). In a database that is up to date, views,
-    functions, triggers and privileges that are missing or changed are made again.
+    taken away at every upgrade, as far as the user may (`readers.bounds`). In a database that is up to date, whatever
+    is missing or changed is made again as far as no row is lost (`mending`): what cannot be is returned, and keeps
+    nothing else from it.
     At the newest revision the views that the installed kinds of worlds bring are applied, too, those of each kind by
     themselves (`analytics.of_kinds`).
 
@@ -292,31 +283,90 @@ async def upgrade(url: str, revision: str = "head") -> None:
             administrator has to run.
         InvalidKindError: the views of a kind cannot be applied; all the rest is.
     """
+    refused: list[str] = []
     if await _prepare(url, revision):
         await _as_owner(url, lambda connection: command.upgrade(_config(connection), revision))
     elif revision == "head":
-        await _remake(url)
+        refused += await _remake(url)
     await _bound_readers(url)
     if revision in {"head", REVISIONS[-1]}:
-        await of_kinds.apply(url)
+        try:
+            await of_kinds.apply(url)
+        except SchemaVersionError as error:
+            if not refused:
+                raise
+            refused.append(f"the views of kinds of worlds: {error.message}")
         await _grant_views(url)
+    return refused
 
 
-async def _remake(url: str) -> None:
-    """Make again what can be made without touching a row, where anything of the schema is not as it should be."""
+async def _remake(url: str) -> list[str]:
+    """Make again what can be made without losing a row, where anything of the schema is not as it should be.
+
+    Returns what was refused, and why.
+    """
     connection = await connect_one(url, application_name=_MIGRATING)
     try:
         with explained(url):
-            if not compare(await catalogue(connection), expected()):
-                return
-            with suppress(asyncpg.InsufficientPrivilegeError):  # `check` lists what stays
+            found = await catalogue(connection)
+            if not compare(found, expected()):
+                return []
+            if tables := [METADATA.tables[name] for name in mending.missing_tables(found) if name in METADATA.tables]:
+                await _as_owner(url, lambda owner: METADATA.create_all(owner, tables=tables))
+                found = await catalogue(connection)
+            refused = [
+                f"{each.what}: {found_step.sql.removeprefix('-- ')}"
+                for each in mending.differences(found, expected())
+                if each.was is None and not (found_step := mending.step(each)).is_upgrades
+            ]
+            try:
                 async with connection.transaction():
                     await connection.execute(guards.turn())
                     await connection.execute(f"set local role {guards.OWNER_ROLE}")
-                    for statement in _made():
-                        await _make_again(connection, statement)
+                    await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+                    for statement in mending.mends(found, first=True):
+                        refused += await _tried(connection, statement, is_anybodys=True)
+                    for statement in (*_made(), *guards.statements("version_table")):
+                        if statement.startswith("set local role "):  # what follows is for this role alone
+                            await connection.execute(statement)
+                        else:
+                            refused += await _tried(connection, statement)
+                    for statement in mending.mends(found, first=False):
+                        await _tried(connection, statement, is_anybodys=True)
+            except asyncpg.InsufficientPrivilegeError as error:
+                refused.append(f"what this user may not make: {error.args[0]}")
+            return refused
     finally:
         await connection.close()
+
+
+async def _tried(
+    connection: asyncpg.Connection[asyncpg.Record], statement: str, *, is_anybodys: bool = False
+) -> list[str]:
+    """Make something again under the owner's role; return why it is refused, if it is.
+
+    ``is_anybodys``: a statement that leaves the owner of what it is about; it is tried as the user of the address, too.
+    """
+    why = ""
+    for role in (guards.OWNER_ROLE, "none") if is_anybodys else (guards.OWNER_ROLE,):
+        try:
+            async with connection.transaction():
+                if role != guards.OWNER_ROLE:
+                    await connection.execute(f"set local role {role}")
+                await _make_again(connection, statement)
+                if role != guards.OWNER_ROLE:
+                    await connection.execute(f"set local role {guards.OWNER_ROLE}")
+        except asyncpg.PostgresError as error:
+            if not has_state(error, _REFUSED):
+                raise
+            why = str(error.args[0])
+            if not isinstance(error, asyncpg.InsufficientPrivilegeError):
+                break
+        else:
+            return []
+    if statement.startswith("comment "):
+        return []  # about what is told to be missing
+    return [f"{' '.join(statement.split())[:_SHOWN]}: {why}"]
 
 
 async def _make_again(connection: asyncpg.Connection[asyncpg.Record], statement: str) -> None:
@@ -331,8 +381,12 @@ async def _make_again(connection: asyncpg.Connection[asyncpg.Record], statement:
             await connection.execute(_CREATED.sub(rf"{again} \1 \2", statement, count=1))
     except asyncpg.DuplicateObjectError:  # a type
         return
-    except (asyncpg.InvalidTableDefinitionError, asyncpg.InsufficientPrivilegeError):
-        # A view that has other columns, or what belongs to somebody else: it goes, where the user may see to that.
+    except (
+        asyncpg.InvalidTableDefinitionError,
+        asyncpg.InvalidFunctionDefinitionError,
+        asyncpg.InsufficientPrivilegeError,
+    ):
+        # What has other columns, or belongs to somebody else: it goes, where the user may see to that.
         role = await connection.fetchval("select current_user")
         await connection.execute(f"set local role none; drop {what} {name}; set local role {role}")
         await connection.execute(statement)

@@ -15,6 +15,7 @@ from worldledger_projections.base import Projection
 from worldledger_projections.tables import Table, further_views, place
 
 from worldledger_service.database.catalogue import compare
+from worldledger_service.database.mending import differences, step
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -25,9 +26,9 @@ _MADE: Final = "pg_temp.made_by_this_program"
 LIVE_BUILD: Final = "select build, version, paused from projection_builds where projection = $1 and status = 'live'"
 #: Which of the relations $1, qualified, are there.
 THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regclass(place) is not null"
-#: Whether a place ($1) is a view as the engine leaves views, without options; null where nothing is there.
+#: Whether a place ($1) is a view, and one as the engine leaves views, without options; no row where nothing is there.
 IS_VIEW: Final = """
-select (select relkind = 'v' and reloptions is null from pg_class where oid = to_regclass($1))
+select relkind = 'v' as is_view, reloptions is null as is_plain from pg_class where oid = to_regclass($1)
 """
 #: Whether a place ($1) is a table whose rows are shown to whoever may read it.
 IS_PLAIN_TABLE: Final = """
@@ -91,14 +92,6 @@ union all
 select format('privilege on relation %s: %s may SELECT', name, reader)
 from ours, unnest(array['worldledger_reader', 'worldledger_guest']) as r (reader) where nspname = 'analytics'
 """
-#: Of these what readers lack.
-UNREADABLE: Final = f"""{_OF_SERVICE}
-select name from ours
-where nspname = 'analytics' and exists (
-    select from unnest(array['worldledger_reader', 'worldledger_guest']) as r (reader)
-    where not exists (select from aclexplode(relacl)
-                      where grantee::regrole::text = reader and privilege_type = 'SELECT'))
-"""
 
 
 class ViewFinding(NamedTuple):
@@ -143,14 +136,19 @@ async def strangers(connection: Connection, projections: Iterable[Projection]) -
 
 async def privilege_findings(connection: Connection) -> list[str]:
     """Say which privileges on the tables and views of projections are missing, and which are not the program's."""
-    there, wanted = [[row[0] for row in await connection.fetch(query)] for query in (PRIVILEGES, WANTED_PRIVILEGES)]
-    return compare(there, wanted)
+    return compare(*await _privileges(connection))
 
 
 async def grant_again(connection: Connection) -> None:
-    """Let readers read the views over projections again, where they may not; to be run as the service's role."""
-    for row in await connection.fetch(UNREADABLE):
-        await connection.execute(f"grant select on {row['name']} to worldledger_reader, worldledger_guest")
+    """Grant the privileges on the tables and views of projections that are missing; to be run as the service's role."""
+    for difference in differences(*await _privileges(connection)):
+        if difference.wanted is not None:
+            await connection.execute(step(difference).sql)
+
+
+async def _privileges(connection: Connection) -> tuple[list[str], list[str]]:
+    there, wanted = [[row[0] for row in await connection.fetch(query)] for query in (PRIVILEGES, WANTED_PRIVILEGES)]
+    return there, wanted
 
 
 def _places(projection: Projection) -> list[str]:
@@ -170,12 +168,14 @@ async def _of_projection(connection: Connection, projection: Projection) -> list
     if not await connection.fetchval(IS_PLAIN_TABLE, table.place):
         found.append(ViewFinding(name, table.place, "is no table that shows all of its rows"))
     for view, select, upon in table.selects():
-        is_there = await connection.fetchval(IS_VIEW, view)
+        stands = await connection.fetchrow(IS_VIEW, view)
         missing = {*upon} - {row["place"] for row in await connection.fetch(THERE, upon)}
-        if is_there is None:
+        if stands is None:
             if not missing:
                 found.append(ViewFinding(name, view, "is missing"))
-        elif not is_there or not await _is_as_made(connection, view, select):
+        elif not stands["is_view"]:
+            found.append(ViewFinding(name, view, "is not the view that this program makes: it is no view"))
+        elif not stands["is_plain"] or not await _is_as_made(connection, view, select):
             mended = f"`worldledger projections rebuild {name}` makes it anew"
             found.append(ViewFinding(name, view, f"is not the view that this program makes; {mended}"))
     now = await connection.fetchrow(LIVE_BUILD, name) if found else build

@@ -17,7 +17,7 @@ import structlog
 from worldledger_projections.base import Projection, ProjectionRefusedError, View
 from worldledger_projections.tables import Table, further_views, place
 
-from worldledger_service.database.view_checks import THERE
+from worldledger_service.database.view_checks import THERE, view_findings
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.outages import transaction
 
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 #: The reason why a view over others cannot be made yet: one of them is missing, or is of another version.
 _NOT_YET: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)
+
+#: What somebody else has made keeps a view, or a table, as it is.
+_NOT_MENDED: Final = (
+    asyncpg.DependentObjectsStillExistError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.WrongObjectTypeError,
+)
 
 log = structlog.get_logger("worldledger.projections")
 
@@ -183,6 +190,26 @@ class Builds:
                     async with transaction(self._pool, begin=BRIEF_LOCK) as connection:
                         if await connection.fetch(statements.STILL_LIVE, build.name):
                             await self._set_views(connection, table)
+
+    async def mend_views(self, builds: Iterable[Build]) -> None:
+        """Make anew the views that are not what this program makes of live builds, and let tables show all their rows.
+
+        `database.view_checks.view_findings` finds them. A table that stands in a view's place stays.
+        """
+        for build in builds:
+            if build.status != "live" or not build.has_table or not is_of(build, self._projections):
+                continue
+            table = self._table(build)
+            async with self._pool.acquire() as reading:
+                found = await view_findings(reading, [table.projection])
+            if not found:
+                continue
+            with suppress(*_NOT_MENDED):  # `db check` says so
+                async with transaction(self._pool, begin=_DEFINING) as connection:
+                    if await connection.fetch(statements.STILL_LIVE, build.name):
+                        for row in await connection.fetch(statements.HIDING_ROWS, table.place):
+                            await connection.execute(row["sql"])
+                        await self._set_views(connection, table)
 
     async def begin(self, projection: Projection) -> str:
         """Return the build that is to replace the live one: the one under way, or else a new one."""

@@ -222,10 +222,15 @@ class Engine:
         return self._runner.counters
 
     @_doing
-    async def ensure(self) -> None:
-        """Make the missing builds and views. A runner does so by itself."""
+    async def ensure(self, *, mended: bool = False) -> None:
+        """Make the missing builds and views. A runner does so by itself.
+
+        With ``mended``, views that are not as this program makes them are made anew.
+        """
         await self._builds.make_lacking(await self._builds.all())
         await self._builds.make_views(await self._builds.all())
+        if mended:
+            await self._builds.mend_views(await self._builds.all())
 
     async def run(self) -> None:
         """Feed until cancelled. Errors do not end it: it retries, with growing pauses."""

@@ -1,0 +1,358 @@
+"""What makes a schema right again that is not as this program makes it: what `db upgrade` does, and what people do.
+
+An upgrade makes again what is missing or changed as far as no row is lost. What was added is left to people, and so is
+what would take long or rows with it: for that there is SQL to run (`by_hand`). Both come from the lines of the
+catalogue, for these are PostgreSQL's own definitions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
+from typing import Final, NamedTuple
+
+from worldledger_service.database.catalogue import expected
+
+#: Tables whose rows are history, which nothing makes again.
+_HISTORY: Final = frozenset({"worlds", "heads", "effects"})
+#: What is left of a line where another one is about the same thing.
+_WITH_ANOTHER: Final = ""
+_BACKUP: Final = "-- {} is gone with what it held: restore a backup"
+_PRIVILEGE: Final = re.compile(r"(?P<who>.+) may (?P<what>[A-Z]+)(?P<option> and grant it)?\Z")
+_ON: Final = re.compile(r"privilege on (?P<kind>relation|column|function|type|schema) (?P<name>.+)\Z")
+_RELATION: Final = re.compile(
+    r"(?P<kind>\w+), owner (?P<owner>[^,]+), (?P<persistence>permanent|not permanent), options \{(?P<options>.*)\}, "
+    r"row security (?P<security>\w), replica identity (?P<identity>\w)\Z"
+)
+_COLUMN: Final = re.compile(r"(?P<type>.+?)(?P<null> not null)?(?: default (?P<default>.+))?\Z")
+_COMMENT: Final = re.compile(
+    r"comment on (?:(?:table|view|composite type) (?P<part>column|constraint)|(?:composite )?(?P<kind>\w+)) "
+    r"(?P<name>.+)\Z"
+)
+_FINDING: Final = re.compile(
+    r"(?P<what>.+?): (?P<verdict>missing|unexpected|should be|but is): (?P<how>.*)\Z", re.DOTALL
+)
+#: A name that needs no quotes, and one of a relation as PostgreSQL writes it.
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*\Z")
+_PLACE: Final = re.compile(r'(?:(?:[a-z_][a-z0-9_]*|"(?:[^"]|"")+")(?:\.(?!\Z)|\Z)){1,2}\Z')
+_KINDS: Final = {"S": "sequence", "m": "materialized view", "p": "table", "f": "foreign table"}
+
+
+class Step(NamedTuple):
+    """A statement that makes a difference right, and whether `db upgrade` does that; without one other parts of it do.
+
+    What begins with ``--`` is advice, and no statement.
+    """
+
+    sql: str
+    is_upgrades: bool
+
+
+_UPGRADE: Final = Step("", True)
+
+
+class Difference(NamedTuple):
+    """What differs, how it is, and how it should be; None: it is not there."""
+
+    what: str
+    was: str | None
+    wanted: str | None
+
+
+def differences(found: Iterable[str], wanted: Iterable[str]) -> Iterator[Difference]:
+    """Yield the differences of two catalogues, in order."""
+    there, needed = set(found), set(wanted)
+    extra, missing = sorted(there - needed), sorted(needed - there)
+    was = {what: how for what, how in map(_parts, extra) if _is_one(what)}
+    seen = {what for what, _ in map(_parts, missing) if _is_one(what)}
+    for what, how in map(_parts, missing):
+        yield Difference(what, was.get(what), how)
+    for what, how in map(_parts, extra):
+        if what not in seen:
+            yield Difference(what, how, None)
+
+
+def _parts(line: str) -> tuple[str, str]:
+    what, _, how = line.partition(": ")
+    return what, how
+
+
+def _is_one(what: str) -> bool:
+    """Return whether there is one line at most about something."""
+    return not what.startswith(("privilege ", "membership", "inheritance"))
+
+
+@cache
+def tables() -> frozenset[str]:
+    """Return the program's tables."""
+    return frozenset(
+        what.removeprefix("relation ")
+        for what, how in map(_parts, expected())
+        if what.startswith("relation ") and how.startswith("table,")
+    )
+
+
+@cache
+def _constraints() -> frozenset[str]:
+    return frozenset(
+        what.removeprefix("constraint ").partition(" on ")[0]
+        for what, _ in map(_parts, expected())
+        if what.startswith("constraint ")
+    )
+
+
+def missing_tables(found: Collection[str]) -> list[str]:
+    """Return the tables that are missing and can be made again, empty."""
+    there = {_parts(line)[0] for line in found}
+    return sorted(table for table in tables() - _HISTORY if f"relation {table}" not in there)
+
+
+# -- what an upgrade does ------------------------------------------------------------------------------------
+
+
+#: What is made right before the program's own statements, which name it; the rest is after them.
+_FIRST: Final = ("constraint ", "index ", "relation ", "column ", "schema ", "type ")
+
+
+def mends(found: Iterable[str], *, first: bool) -> list[str]:
+    """Return the statements by which an upgrade makes differences right, before the program's own or after them."""
+    return [
+        each.sql
+        for difference in differences(found, expected())
+        if difference.what.startswith(_FIRST) == first and (each := step(difference)).is_upgrades and each.sql
+    ]
+
+
+def step(difference: Difference) -> Step:
+    """Return what makes a difference right."""
+    what, was, wanted = difference
+    kind, _, name = what.partition(" ")
+    match kind:
+        case "relation":
+            return _relation(name, was, wanted)
+        case "column":
+            return _column(*name.rpartition(".")[::2], was, wanted)
+        case "constraint" | "index" | "trigger" | "rule" | "policy":
+            return _of_table(kind, name, was, wanted)
+        case "view":
+            return Step(_WITH_ANOTHER, False) if wanted is None else _UPGRADE
+        case "function" | "aggregate" | "operator" | "type" if wanted is None:
+            return Step(f"drop {'routine' if kind == 'function' else kind} {name}", False)
+        case "type" | "schema" if was is not None and wanted is not None:
+            return Step(f"alter {kind} {name} owner to {wanted.rpartition(' ')[2]}", True)
+        case "comment":
+            return _comment(what, wanted)
+        case "privilege":
+            return _privilege(what, was, wanted)
+        case "function" | "type" | "schema":
+            return _UPGRADE
+    return _of_roles(what, was, wanted)
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a part as SQL has it: whoever made it may have called it anything."""
+    return name if _NAME.match(name) else '"' + name.replace('"', '""') + '"'
+
+
+def _of_table(kind: str, name: str, was: str | None, wanted: str | None) -> Step:
+    part, _, table = name.rpartition(" on ")
+    part = _quoted(part)
+    if not _PLACE.match(name if kind == "index" else table):
+        return Step(f"-- drop the {kind} {name}", False)
+    if kind == "constraint":
+        drop, add = f"drop constraint {part}", f"add constraint {part} {wanted}"
+        changes = [drop] if wanted is None else [add] if was is None else [drop, add]
+        return Step(f"alter table {table} {', '.join(changes)}", wanted is not None)
+    if kind != "index":
+        return Step(f"drop {kind} {part} on {table}", False) if wanted is None else _UPGRADE
+    if wanted is None:
+        return Step(f"drop index {name}", False)
+    if name in _constraints():
+        return _UPGRADE  # it is made with its constraint
+    return Step(wanted if was is None else f"drop index {name}; {wanted}", True)
+
+
+def _relation(name: str, was: str | None, wanted: str | None) -> Step:
+    kind = (was or wanted or "").partition(",")[0]
+    if wanted is None or (was is not None and kind != wanted.partition(",")[0]):
+        return Step(f"drop {_KINDS.get(kind, kind)} {name}", False)
+    if was is None:
+        return Step(_BACKUP.format(f"the table {name}"), False) if name in _HISTORY else _UPGRADE
+    before, after = _RELATION.match(was), _RELATION.match(wanted)
+    if kind != "table" or before is None or after is None:
+        return _UPGRADE
+    changes = []
+    if before["owner"] != after["owner"]:
+        changes.append(f"owner to {after['owner']}")
+    if before["security"] != after["security"]:
+        changes.append("disable row level security")
+    if before["identity"] != after["identity"]:
+        changes.append("replica identity default")
+    if before["options"] != after["options"]:
+        named = ", ".join(option.partition("=")[0] for option in before["options"].split(",") if option)
+        changes += [f"reset ({named})"] if named else []
+        changes += [f"set ({after['options']})"] if after["options"] else []
+    is_quick = before["persistence"] == after["persistence"]
+    changes += [] if is_quick else ["set logged"]
+    return Step(f"alter table {name} {', '.join(changes)}", is_quick)
+
+
+def _column(relation: str, name: str, was: str | None, wanted: str | None) -> Step:
+    if relation not in tables():
+        return _UPGRADE  # a view's, or of a table that goes as a whole
+    name = _quoted(name)
+    if wanted is None:
+        return Step(f"alter table {relation} drop column {name}", False)
+    if was is None:
+        if relation in _HISTORY:
+            return Step(_BACKUP.format(f"the column {name} of {relation}"), False)
+        return Step(
+            f"drop table {relation} cascade; -- then `worldledger db upgrade`, which makes it anew, empty", False
+        )
+    before, after = _COLUMN.match(was), _COLUMN.match(wanted)
+    if before is None or after is None or before["type"] != after["type"]:
+        return Step(f"alter table {relation} alter column {name} type {after['type'] if after else wanted}", False)
+    changes = []
+    if before["null"] != after["null"]:
+        changes.append(f"alter column {name} {'set' if after['null'] else 'drop'} not null")
+    if before["default"] != after["default"]:
+        default = f"set default {after['default']}" if after["default"] else "drop default"
+        changes.append(f"alter column {name} {default}")
+    return Step(f"alter table {relation} {', '.join(changes)}", True)
+
+
+def _comment(what: str, wanted: str | None) -> Step:
+    if (found := _COMMENT.match(what)) is None:
+        return Step(f"-- {what}: set it by COMMENT ON", False)
+    kind = found["part"] or found["kind"]
+    text = "null" if wanted is None else "'" + wanted.replace("'", "''") + "'"
+    return Step(f"comment on {kind} {found['name']} is {text}", wanted is not None)
+
+
+def _privilege(what: str, was: str | None, wanted: str | None) -> Step:
+    on, said = _ON.match(what), _PRIVILEGE.match(was or wanted or "")
+    if on is None or said is None:
+        return _UPGRADE
+    who = "public" if said["who"] == "everybody" else said["who"]
+    kind, name, privilege = on["kind"], on["name"], said["what"]
+    if kind == "column":
+        name, _, column = name.rpartition(".")
+        privilege = f"{privilege} ({_quoted(column)})"
+    place = f"{kind} {name}" if kind in {"function", "type", "schema"} else name
+    if wanted is None:
+        return Step(f"revoke {privilege} on {place} from {who}", False)
+    return Step(f"grant {privilege} on {place} to {who}{' with grant option' if said['option'] else ''}", True)
+
+
+def _of_roles(what: str, was: str | None, wanted: str | None) -> Step:
+    kind, _, name = what.partition(" ")
+    how = was or wanted or ""
+    if kind == "inheritance":
+        child, _, parent = how.partition(" from ")
+        if _PLACE.match(child) and _PLACE.match(parent):
+            return Step(f"alter table {child} no inherit {parent}", False)
+        return Step(f"-- end the inheritance: {how}", False)
+    if kind == "membership":
+        role, _, group = how.partition(" in ")
+        return Step(f"revoke {group} from {role}", False)
+    if kind == "role":
+        if wanted is None or was is None:
+            return Step(f"create role {name}; -- then `worldledger db upgrade`", False)
+        given = dict(each.rsplit(" ", 1) for each in wanted.split(", "))
+        return Step(
+            f"alter role {name} " + " ".join(("" if on == "t" else "no") + each for each, on in given.items()), False
+        )
+    if kind == "setting":
+        setting, _, value = (wanted or how).partition("=")
+        return Step(f"alter role {name.rpartition(' ')[2]} set {setting} = {value}", False)
+    if kind == "default":  # default privileges of ROLE in schema SCHEMA on relations: {GRANTEE=r/GRANTOR,…}
+        of, _, on = name.removeprefix("privileges of ").rpartition(" on ")
+        has, needs = [set((each or "{}").strip("{}").split(",")) - {""} for each in (was, wanted)]
+        begin, named = f"alter default privileges for role {of}", {"relations": "tables"}.get(on, on)
+        added = [each.partition("=")[0] or "public" for each in sorted(has - needs)]
+        if added:
+            return Step("; ".join(f"{begin} revoke all on {named} from {each}" for each in added), False)
+        return _UPGRADE
+    return Step(f"-- {what}: no statement is known", False)
+
+
+# -- what people do ------------------------------------------------------------------------------------------
+
+
+#: Findings of `check` about views over projections that an upgrade makes right.
+_MENDED: Final = re.compile(
+    r"view \S+: (?:is missing|is not the view|is no table that shows|cannot be compared: no build is live)"
+)
+#: Other findings of `check`, each with what makes it right.
+_OTHERS: Final = (
+    (re.compile(r"view (?P<name>[\w.]+): unexpected, or of a projection"), "drop view {name}"),
+    (
+        re.compile(r"view (?P<name>[\w.]+): is not the view that this program makes: it is no view"),
+        "-- {name}: drop or rename what stands there, then run `worldledger db upgrade`",
+    ),
+    (
+        re.compile(r"view (?P<name>[\w.]+): cannot be compared: the live build has version"),
+        "-- {name}: run `worldledger project --once` by the newest program",
+    ),
+    (
+        re.compile(r"setting (?P<name>\w+): is off"),
+        "alter system set {name} = on; select pg_reload_conf()",
+    ),
+)
+
+
+def by_hand(findings: Iterable[str]) -> dict[str, str]:
+    """Return the findings of `check` that `db upgrade` leaves, each with what makes it right.
+
+    That is SQL to run as a superuser, or as the owner of what it names; empty where another finding's does it, or where
+    the finding says itself what to run.
+    """
+    lines = list(findings)
+    read = [(line, match) for line in lines if (match := _FINDING.match(line)) is not None]
+    was = {each["what"]: each["how"] for _, each in read if each["verdict"] == "but is"}
+    wanted = {each["what"]: each["how"] for _, each in read if each["verdict"] == "should be"}
+    added = {each["what"] for _, each in read if each["verdict"] == "unexpected"}
+    left: dict[str, str] = {}
+    is_lost = False
+    for line, each in read:
+        what, verdict, how = each["what"], each["verdict"], each["how"]
+        if verdict == "but is":
+            difference = Difference(what, how, wanted.get(what))
+        elif verdict == "should be":
+            difference = Difference(what, was.get(what), how)
+        else:
+            difference = Difference(what, how, None) if verdict == "unexpected" else Difference(what, None, how)
+        needed = step(difference)
+        goes_with = verdict == "unexpected" and _goes_with(what, how, added)
+        if needed.is_upgrades and not goes_with:
+            continue
+        is_lost = is_lost or (verdict == "missing" and what.startswith(("relation ", "column ")))
+        left[line] = _WITH_ANOTHER if goes_with or verdict == "should be" else needed.sql
+    if is_lost:  # what is made upon it is not made before
+        left |= {line: _WITH_ANOTHER for line, each in read if each["verdict"] != "unexpected" and line not in left}
+    for line in lines:
+        if _FINDING.match(line) is not None:
+            continue
+        told = [how.format(**said.groupdict()) for pattern, how in _OTHERS if (said := pattern.match(line))]
+        if told or _MENDED.match(line) is None:
+            left[line] = told[0] if told else _WITH_ANOTHER
+    return left
+
+
+def statements(left: Iterable[str]) -> list[str]:
+    """Return what makes findings right, as `by_hand` returns it, in an order in which it can be run."""
+    ended = [sql if "-- " in sql else f"{sql};" for sql in left if sql]
+    return sorted(ended, key=lambda sql: sql.startswith("drop routine "))  # what is made of functions goes before
+
+
+def _goes_with(what: str, how: str, added: Collection[str]) -> bool:
+    """Return whether something that was added is dropped with another thing that was."""
+    kind, _, name = what.partition(" ")
+    if kind == "index" and any(each.startswith(f"constraint {name} on ") for each in added):
+        return True
+    relations = [each.removeprefix("relation ") for each in added if each.startswith("relation ")]
+    return kind != "relation" and any(
+        re.search(rf"(?<![\w.]){re.escape(each)}(?!\w)", f"{what.partition(' ')[2]} {how}".replace("public.", ""))
+        for each in relations
+    )
