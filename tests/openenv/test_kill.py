@@ -84,7 +84,9 @@ async def test_episodes_go_on_after_a_kill(service: Service) -> None:
                 except httpx2.TransportError:
                     await asyncio.sleep(0.01)
                     continue
-                break
+                if response.status_code != 503:  # it is ready again
+                    break
+                await asyncio.sleep(0.01)
             assert response.status_code == 200, response.text
             seen = result(response.json())
             assert seen["metadata"]["accepted"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import chess
@@ -315,12 +315,13 @@ async def _process(database_url: str) -> AsyncIterator[_Process]:
 
 
 async def _until_answered(client: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> httpx2.Response:
-    """Send a request until there is an answer, as any client does whose connection was lost."""
+    """Send a request until there is an answer, as any client does whose connection was lost, or that is to wait."""
     while True:
-        try:
-            return await client.post(path, json=body)
-        except httpx2.TransportError:
-            await asyncio.sleep(0.02)
+        with suppress(httpx2.TransportError):
+            answer = await client.post(path, json=body)
+            if answer.status_code != 503 or answer.json()["code"] != "starting":
+                return answer
+        await asyncio.sleep(0.02)
 
 
 async def _watch(url: str, game_id: str) -> list[dict[str, Any]]:
