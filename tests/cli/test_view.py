@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worldledger_service.cli.view import NOTHING, Compared, compared
 
-from tests.markets import ENDED, HEAD, TURNS, market
+from tests.markets import ENDED, HEAD, TURNS, effect, market
 from worldledger.intents import registration_draft
+from worldledger.observation import ObservationPolicy
+from worldledger.policies import policy_spec
 
 from .conftest import Cli
 from .helpers import BAZAAR, play, record
@@ -23,7 +25,7 @@ def played(database_url: str) -> None:
 
 @pytest.mark.filled(by=played, read=True)
 def test_what_an_agent_saw(on: Cli) -> None:
-    """A header says of which moment it is; then come the entities with the values that the agent was shown."""
+    """A header says of which moment it is; then come the entities as the agent was shown them, and the last events."""
     result = on("view", "market", "Ann", "--turn", "1")
     assert (result.code, result.err) == (0, "")
     digest = json.loads(on("view", "market", "Ann", "--turn", "1", "--json").out)["view"]["context_digest"]
@@ -38,7 +40,8 @@ def test_what_an_agent_saw(on: Cli) -> None:
         '  Ann  gold 90, history ["bought food"], inventory {"food":10.5,"metal":5.0}, location [10.0,20.0], '
         'mood "calm", name "Ann", plan null, stats {"health":100.0}'
     )
-    assert lines[-4:] == ["", "global variables", "  price   3.5", "  season  null"]
+    assert lines[-8:-2] == ["", "global variables", "  price   3.5", "  season  null", "", "2 events observed"]
+    assert [line.split()[:3] for line in lines[-2:]] == [["6", "TurnStarted", "engine"], ["12", "TurnEnded", "engine"]]
     assert "(the head), turn 2" in on("view", "market", "Ann").out
 
 
@@ -62,7 +65,9 @@ def test_the_truth_beside_it(on: Cli) -> None:
     assert (result.code, result.err) == (0, "")
     value = json.loads(on("view", "market", "Bea", "--turn", "1", "--json").out)
     ann = value["view"]["visible_entities"]["Ann"]
-    rows = [line.split() for line in result.out.splitlines()[3:]]
+    variables, found, _ = result.out.partition("\n\nlast events, observed or not\n")
+    assert found
+    rows = [line.split() for line in variables.splitlines()[3:]]
     assert rows[0] == ["variable", "seen", "true"]
     for row in (
         # whole numbers are rounded after the noise: a little of it may leave them as they were
@@ -85,7 +90,7 @@ def test_the_truth_as_json(on: Cli) -> None:
     """As JSON it is one object with the view as it is over HTTP and every entity as it was, and the moment."""
     result = on("view", "market", "Bea", "--at-seq", str(ENDED), "--truth", "--json")
     found = json.loads(result.out)
-    assert list(found) == ["world_id", "global_seq", "turn", "view", "truth"]
+    assert list(found) == ["world_id", "global_seq", "turn", "view", "events", "truth", "unobserved"]
     assert (found["world_id"], found["global_seq"], found["turn"]) == ("market", ENDED, 1)
     assert list(found["view"]) == [
         "agent_id",
@@ -96,6 +101,47 @@ def test_the_truth_as_json(on: Cli) -> None:
     ]
     assert found["truth"] == json.loads(on("state", "market", "--at-turn", "1", "--json").out)["state"]["entities"]
     assert "truth" not in json.loads(on("view", "market", "Bea", "--json").out)
+
+
+def whispered(database_url: str) -> None:
+    """Have a world in which Eve whispers to Bob and to Alice in turns."""
+    policy = policy_spec(ObservationPolicy())
+    agents = [registration_draft(name, policy) for name in ("alice", "bob")]
+    play(database_url, "hall", agents, system=True, ruleset="sandbox")
+    whispers = [
+        effect("Whispered", "eve", text=f"psst {number}", sees=["alice" if number % 2 else "bob"])
+        for number in range(24)
+    ]
+    play(database_url, "hall", whispers)
+
+
+@pytest.mark.filled(by=whispered, read=True)
+def test_the_last_events_that_an_agent_observed(on: Cli) -> None:
+    """They stand below the view, the last ten or as many as are asked for; JSON has them as they were shown."""
+    lines = on("view", "hall", "alice").out.splitlines()
+    assert lines[-11] == "last 10 events observed"
+    assert lines[-10] == '  9   Whispered  eve  sees ["alice"], text "psst 5"'
+    assert lines[-1] == '  27  Whispered  eve  sees ["alice"], text "psst 23"'
+    assert "\n12 events observed\n  5 " in on("view", "hall", "alice", "--events", "99").out
+    assert "\n1 event observed\n" in on("view", "hall", "alice", "--at", "6").out
+    assert "observed" not in on("view", "hall", "alice", "--events", "0").out
+    assert on("view", "hall@9", "hall@27", "alice").out.endswith("\nno difference\n")
+    found = json.loads(on("view", "hall", "alice", "--events", "2", "--json").out)["events"]
+    assert [event["global_seq"] for event in found] == [25, 27]
+    assert (found[0]["kind"], found[0]["payload"]) == ("Whispered", {"text": "psst 21", "sees": ["alice"]})
+
+
+@pytest.mark.filled(by=whispered, read=True)
+def test_the_events_that_an_agent_did_not_observe(on: Cli) -> None:
+    """With --truth the last events are there, observed or not, and those that were not are marked."""
+    shown = on("view", "hall", "alice", "--truth", "--events", "2").out.splitlines()
+    assert [line.split() for line in shown[-3:]] == [
+        ["25", "Whispered", "eve", "sees", '["alice"],', "text", '"psst', '21"'],
+        ["26", "Whispered", "eve", "unaware", "sees", '["bob"],', "text", '"psst', '22"'],
+        ["27", "Whispered", "eve", "sees", '["alice"],', "text", '"psst', '23"'],
+    ]
+    found = json.loads(on("view", "hall", "alice", "--truth", "--events", "2", "--json").out)
+    assert [event["global_seq"] for event in found["unobserved"]] == [26]
 
 
 def test_a_view_of_a_sandbox(on: Cli, database_url: str) -> None:

@@ -24,6 +24,7 @@ from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
 from worldledger_service.cli.output import (
     Piece,
+    counted,
     cut,
     effects,
     fields,
@@ -36,8 +37,9 @@ from worldledger_service.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from worldledger.observation import View
+    from worldledger.observation import ObservedEvent, View
     from worldledger.world import WorldState
+    from worldledger_service.runtime.moments import Observed
     from worldledger_service.store import Store
     from worldledger_service.store.states import StateAt
 
@@ -73,15 +75,20 @@ def show_view(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object: the view, with --truth the truth.")
     ] = False,
+    events: Annotated[
+        int,
+        typer.Option("--events", metavar="N", min=0, help="Show at most so many of the last events."),
+    ] = 10,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
     home: Home = None,
 ) -> None:
-    """Show what an agent saw at a moment: the entities that it could see, with the values that it was shown.
+    """Show what an agent saw at a moment: the entities that it could see, and the last events that it observed.
 
-    The view is worked out anew from the log, by the policy that the agent was registered with then. With --truth each
+    Both are worked out anew from the log, by the policy that the agent was registered with then. With --truth each
     variable has a line with what the agent saw and what was true. Marked are those that it did not see of what it saw
-    (hidden), those of what it did not see at all (unaware), and numbers that were blurred (noised).
+    (hidden), those of what it did not see at all (unaware), and numbers that were blurred (noised). So are the last
+    events that it did not observe (unaware).
 
     Of two moments, of one world or of two, it shows where the views differ; with --truth also what was true in each.
 
@@ -96,7 +103,7 @@ def show_view(
     places = [named_place(worlds[0], moment)] if len(worlds) == 1 else named_places(worlds[0], worlds[1], moment)
 
     async def work(store: Store) -> None:
-        from worldledger_service.runtime.moments import seen_at  # noqa: PLC0415 - slow to load
+        from worldledger_service.runtime.moments import happened_by, observed_at, seen_at  # noqa: PLC0415 - slow to load
 
         seen = []
         for name, when in places:
@@ -105,17 +112,18 @@ def show_view(
             with progress_bar(f"folding {record.world_id}", quiet=quiet) as tell:
                 found = await store.states.state_at(record.world_id, seq, effects(tell))
                 view = await seen_at(store, found, agent, record.head_seq)
-                seen.append((found, view, shown_end(asked, record, seq)))
-        documents = [_document(found, view, truth=truth) for found, view, _ in seen] if as_json else []
-        if len(seen) == 2:
-            if as_json:
-                put_bytes(b'{"a":%b,"b":%b}\n' % tuple(text.rstrip() for text in documents))
-            else:
-                put_fitted(_side_by_side([(found, view) for found, view, _ in seen], truth=truth))
-        elif as_json:
-            put_bytes(documents[0])
+                most = events if as_json or len(places) == 1 else 0
+                observed = await observed_at(store, found, agent, most=most)
+                happened = await happened_by(store, found, most=most) if truth else []
+                seen.append(_Seen(found, view, observed, happened, shown_end(asked, record, seq)))
+        if as_json:
+            documents = [_document(each, truth=truth) for each in seen]
+            put_bytes(documents[0] if len(seen) == 1 else b'{"a":%b,"b":%b}' % tuple(documents))
+            put_bytes(b"\n")
+        elif len(seen) == 2:
+            put_fitted(_side_by_side([(each.found, each.view) for each in seen], truth=truth))
         else:
-            put_fitted(_page(*seen[0], truth=truth))
+            put_fitted(_page(seen[0], truth=truth, events=events))
 
     with_store(target(ctx, database_url, home), work)
 
@@ -124,8 +132,7 @@ def _side_by_side(seen: Sequence[tuple[StateAt, View]], *, truth: bool) -> Itera
     """Lay out what an agent saw at two moments, a line for each variable in which anything differs."""
     told = []
     for name, (found, view) in zip("ab", seen, strict=True):
-        counted = "".join(f", {unit} {number}" for unit, number in _units(found).items())
-        what = f" in {found.world_id} at seq {found.global_seq}{counted}"
+        what = f" in {found.world_id} at seq {found.global_seq}{_places(found)}"
         yield [(f"{name}  ", "cyan"), (view.agent_id, "bold"), (what, "")]
         is_noisy = found.state.metadata["agents"][view.agent_id]["policy"]["name"] == _BLURRING
         each = compared(
@@ -148,20 +155,38 @@ def _side_by_side(seen: Sequence[tuple[StateAt, View]], *, truth: bool) -> Itera
         yield [(text, style) for text, _ in line]
 
 
-def _document(found: StateAt, view: View, *, truth: bool) -> bytes:
-    """Return the view as the HTTP API has it, with its moment and every entity as it was."""
+class _Seen(NamedTuple):
+    """What an agent saw at a moment, and the last events by then; ``end`` says where the log ends."""
+
+    found: StateAt
+    view: View
+    observed: Observed
+    happened: list[ObservedEvent]
+    end: str
+
+    @property
+    def unobserved(self) -> list[ObservedEvent]:
+        """The last events that it did not observe."""
+        observed = {event["global_seq"] for event in self.observed.events}
+        return [event for event in self.happened if event["global_seq"] not in observed]
+
+
+def _document(seen: _Seen, *, truth: bool) -> bytes:
+    """Return the view as the HTTP API has it, with its moment, the events, and every entity as it was."""
     import orjson  # noqa: PLC0415 - slow to load, as the next; `--help` needs none of it
 
     from worldledger_service.api.agents_of_worlds import in_order, view_of  # noqa: PLC0415
 
+    found = seen.found
     value = {
         "world_id": found.world_id,
         "global_seq": found.global_seq,
         "turn": _units(found).get("turn"),
-        "view": view_of(view),
-        **({"truth": in_order(found.state.entities)} if truth else {}),
+        "view": view_of(seen.view),
+        "events": seen.observed.events,
+        **({"truth": in_order(found.state.entities), "unobserved": seen.unobserved} if truth else {}),
     }
-    return orjson.dumps(value) + b"\n"
+    return orjson.dumps(value)
 
 
 def _units(found: StateAt) -> dict[str, Any]:
@@ -172,15 +197,47 @@ def _units(found: StateAt) -> dict[str, Any]:
     return {unit: metadata[unit] for unit in load_ruleset(found.ruleset).units if unit in metadata}
 
 
+def _places(found: StateAt) -> str:
+    return "".join(f", {unit} {number}" for unit, number in _units(found).items())
+
+
 # -- for people ----------------------------------------------------------------------------------------------
 
 
-def _page(found: StateAt, view: View, end: str, *, truth: bool) -> Iterator[list[Piece]]:
-    units = _units(found)
-    counted = "".join(f", {unit} {number}" for unit, number in units.items())
-    yield [(view.agent_id, "bold"), (f" in {found.world_id} at seq {found.global_seq} ({end}){counted}", "")]
+def _page(seen: _Seen, *, truth: bool, events: int) -> Iterator[list[Piece]]:
+    found, view = seen.found, seen.view
+    at = f" in {found.world_id} at seq {found.global_seq} ({seen.end}){_places(found)}"
+    yield [(view.agent_id, "bold"), (at, "")]
     yield [(f"view {view.view_seq}, context digest ", ""), (view.context_digest, "cyan")]
-    yield from _truth(found.state, view) if truth else _seen(view, has_globals=bool(units))
+    yield from _truth(found.state, view) if truth else _seen(view, has_globals=bool(_units(found)))
+    if events:
+        yield from _all_events(seen) if truth else _events(seen.observed, is_all=len(seen.observed.events) < events)
+
+
+def _events(observed: Observed, *, is_all: bool) -> Iterator[list[Piece]]:
+    """Lay out the last events that the agent observed."""
+    count = len(observed.events)
+    since = f" after seq {observed.after_seq}" if observed.after_seq > observed.registered_seq else ""
+    yield []
+    yield [(f"{counted(count, 'event')} observed{since}" if is_all else f"last {count} events observed", "bold")]
+    yield from table([_event(event) for event in observed.events], style="cyan")
+
+
+def _all_events(seen: _Seen) -> Iterator[list[Piece]]:
+    """Lay out the last events, and which of them the agent did not observe."""
+    told = [*((event, "") for event in seen.observed.events), *((event, "unaware") for event in seen.unobserved)]
+    told.sort(key=lambda each: each[0]["global_seq"])
+    yield []
+    yield [("last events, observed or not", "bold")]
+    rows = [
+        (*cells, mark, ", ".join(values)) for (*cells, values), mark in ((_event(event), mark) for event, mark in told)
+    ]
+    for line, (_, mark) in zip(table(rows), told, strict=True):
+        yield [(text, _STYLES.get(mark, "")) for text, _ in line]
+
+
+def _event(event: ObservedEvent) -> tuple[str, str, str, list[str]]:
+    return str(event["global_seq"]), plain(event["kind"]), plain(event["source_id"]), _values(event["payload"])
 
 
 def _seen(view: View, *, has_globals: bool) -> Iterator[list[Piece]]:

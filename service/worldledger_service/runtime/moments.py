@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
 
 from worldledger.comparing import OWN_OF_STATES, differences, left_out_of
 from worldledger.errors import UnknownAgentError
 from worldledger.near import near
+from worldledger.observation import ObservationPolicy
+from worldledger.rulesets import load_ruleset
 from worldledger_service.runtime.comparing import listed, visible
-from worldledger_service.runtime.replays import Origins
+from worldledger_service.runtime.replays import Origins, last_observed, stretches
 
 if TYPE_CHECKING:
-    from worldledger.observation import View
+    from worldledger.observation import ObservedEvent, View
     from worldledger_service.store import Store, WorldRecord
     from worldledger_service.store.states import StateAt
 
@@ -30,6 +35,42 @@ async def seen_at(store: Store, found: StateAt, agent: str, head_seq: int) -> Vi
         raise await not_registered(store, found.world_id, agent, found.global_seq, head_seq)
     origins = Origins(store, found.world_id)
     return await origins.view(agent, found.global_seq, registered_seq=known["registered_seq"])
+
+
+class Observed(NamedTuple):
+    """The last events that an agent observed, after which seq they were looked for, and when it was registered."""
+
+    events: list[ObservedEvent]
+    after_seq: int
+    registered_seq: int
+
+
+async def observed_at(store: Store, found: StateAt, agent: str, *, most: int) -> Observed:
+    """Return the last events, at most so many, that an agent had observed by a state's seq, at which it is registered.
+
+    Of a fork they are those of its own log. See `last_observed`.
+    """
+    registered_seq: int = found.state.metadata["agents"][agent]["registered_seq"]
+    events, after_seq = await last_observed(
+        store, found.world_id, agent, found.global_seq, registered_seq=registered_seq, most=most
+    )
+    return Observed(events, after_seq, registered_seq)
+
+
+async def happened_by(store: Store, found: StateAt, *, most: int) -> list[ObservedEvent]:
+    """Return the last events of a world's own log up to a state's seq, at most so many, whoever observed them."""
+    rules = load_ruleset(found.ruleset)
+    showing = ObservationPolicy()
+    showing.told_by_patches = rules.told_by_patches | rules.unobserved
+    events: list[ObservedEvent] = []
+    for after_seq, until_seq in stretches(found.global_seq, 0):
+        if len(events) >= most:
+            break
+        rows = store.reader.batches(found.world_id, after_seq=after_seq, until_seq=until_seq)
+        async with aclosing(rows) as batches:
+            told = [showing.show_event(orjson.loads(row.text)) async for batch in batches for row in batch]
+        events = [*(event for event in told if event is not None), *events]
+    return events[max(len(events) - most, 0) :]
 
 
 async def not_registered(store: Store, world_id: str, agent: str, seq: int, head_seq: int) -> UnknownAgentError:

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 20
 #: Effects before a seq that are looked at for the one that made the view there, before it is looked for.
 BEFORE: Final = 20
+#: Effects of the first stretch in which something is looked for backwards; each one after it has twice as many.
+_FIRST: Final = 200
+#: Most effects in which the last events are looked for.
+MOST_LOOKED_BACK: Final = 10_000
 #: Why an agent's policy may fail: by itself, or because this process cannot make it.
 POLICY_ERRORS: Final = (PolicyFailedError, UnregisteredPolicyError, InvalidPolicyError)
 
@@ -239,6 +243,50 @@ async def observed_events(
     return events, replay.seq
 
 
+async def last_observed(
+    store: Store, world_id: str, agent_id: str, seq: int, *, registered_seq: int, most: int
+) -> tuple[list[ObservedEvent], int]:
+    """Return the last events, at most so many, that an agent could see up to a seq, and after which seq was looked.
+
+    Looks no further back than `MOST_LOOKED_BACK` effects, the agent's registration, or an effect for which its policy
+    failed. Raises as `Reader.batches`.
+    """
+    events: list[ObservedEvent] = []
+    looked_after = seq
+    for after_seq, until_seq in stretches(seq, registered_seq):
+        if len(events) >= most:
+            break
+        try:
+            earlier, _ = await observed_events(
+                store,
+                world_id,
+                agent_id,
+                registered_seq=registered_seq,
+                after_seq=after_seq,
+                until_seq=until_seq,
+                kinds=None,
+                limit=until_seq - after_seq,
+            )
+        except POLICY_ERRORS:
+            break
+        events = [*earlier, *events]
+        looked_after = after_seq
+    return events[max(len(events) - most, 0) :], looked_after
+
+
+def stretches(seq: int, end: int) -> Iterator[tuple[int, int]]:
+    """Return stretches of a log, backwards from a seq: after which seq each begins, and with which it ends.
+
+    Each has twice as many effects as the one before it; all have at most `MOST_LOOKED_BACK`, and none up to ``end``.
+    """
+    end = max(end, seq - MOST_LOOKED_BACK)
+    length = _FIRST
+    while seq > end:
+        start = max(seq - length, end)
+        yield start, seq
+        seq, length = start, 2 * length
+
+
 # -- origins: which effect made the view that an agent had at some seq of the log -------------------------
 #
 # It is the last one up to there that gave the agent a delta, or its registration if none did. The log does not say:
@@ -246,8 +294,6 @@ async def observed_events(
 # longer.
 
 
-#: Effects of the first stretch; each one after it has twice as many.
-_FIRST: Final = 200
 #: Results that are remembered of each world; the past does not change.
 _REMEMBERED: Final = 1000
 
