@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+from worldledger_service.cli.output import put_rows
 
 from .conftest import Cli
 from .helpers import seed
@@ -21,7 +20,6 @@ def long_named(url: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("worlds",),
         ("kind", "list"),
         ("sql", "--list"),
         ("sql", "select world_id, kind, effect from effects"),
@@ -39,7 +37,40 @@ def test_a_row_is_a_line(on: Cli, monkeypatch: pytest.MonkeyPatch, command: tupl
     assert max(map(len, whole.out.splitlines())) > 80
     assert any("…" in line for line in lines)
     assert len(lines) <= len(whole.out.splitlines())
-    if command == ("worlds",):
-        # Commands find it by how it begins; worlds of one experiment often differ only in how they end.
-        assert any(line.startswith(_LONG[:16]) and f"{_LONG[-10:]} " in line for line in lines)
-        assert json.loads(on(*command, "--json").out)[0]["world_id"] == _LONG
+
+
+@pytest.mark.filled(by=long_named, read=True)
+@pytest.mark.parametrize(
+    ("columns", "header"),
+    [
+        (124, "WORLD RULESET EXPERIMENT EFFECTS CREATED OUTCOME"),
+        (110, "WORLD RULESET EXPERIMENT EFFECTS OUTCOME"),
+        (100, "WORLD RULESET EFFECTS OUTCOME"),
+        (90, "WORLD EFFECTS OUTCOME"),
+        (80, "WORLD OUTCOME"),
+        (70, "WORLD"),
+        (60, "WORLD RULESET EFFECTS OUTCOME"),
+    ],
+)
+def test_names_of_worlds_can_be_copied(on: Cli, monkeypatch: pytest.MonkeyPatch, columns: int, header: str) -> None:
+    """A narrow terminal shows less of the rest, so that a name is whole, unless it is wider than the terminal."""
+    monkeypatch.setattr("worldledger_service.cli.output.screen_width", lambda: columns)
+    first, row = on("worlds").out.splitlines()
+    assert first.split() == header.split()
+    name = row.split()[0]
+    if columns > len(_LONG):
+        assert name == _LONG
+    else:  # commands find it by how it begins; worlds of one experiment often differ only in how they end
+        assert (name[:16], name[-10:], "…" in name) == (_LONG[:16], _LONG[-10:], True)
+    assert max(len(first), len(row)) <= columns
+
+
+def test_the_last_column_is_cut_before_another_one_goes(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Beside a whole name the end of a line is cut, down to eight columns."""
+    rows = [("n" * 20, "middle", "w" * 30)]
+    for columns, shown in ((60, ["middle", "w" * 30]), (38, ["middle", "wwwwwww…"]), (37, ["w" * 14 + "…"])):
+        monkeypatch.setattr("worldledger_service.cli.output.screen_width", lambda most=columns: most)
+        put_rows(None, rows, spare=[1, 2])
+        assert capfd.readouterr().out.split() == ["n" * 20, *shown]

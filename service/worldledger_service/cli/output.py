@@ -399,24 +399,46 @@ _TELLING: Final = 28
 _GAP: Final = 2
 
 
-def put_rows(header: Sequence[str] | None, rows: Sequence[Sequence[str]], spare: int | None = None) -> None:
+def put_rows(header: Sequence[str] | None, rows: Sequence[Sequence[str]], spare: Sequence[int] = ()) -> None:
     """Write a page of rows; the first one has a header. On a terminal each is a line of it, and long texts are cut.
 
-    Names, in the first column, are cut in the middle: those of games differ at their ends. The column ``spare`` is left
-    out on a terminal that is too narrow for it beside telling names.
+    Names, in the first column, are cut in the middle: those of games differ at their ends. The columns ``spare`` are
+    left out, one after the other, on a terminal that is too narrow for them beside whole names; before that the last
+    column is cut.
     """
     rows = rows if header is None else [header, *rows]
     widths = [min(_WIDEST, max(map(len, column))) for column in zip(*rows, strict=True)]
     screen = screen_width()
     if screen is not None:
-        whole = [max(map(width, column)) for column in zip(*rows, strict=True)]
-        widths = fitted(whole, screen, _GAP)
-        if spare is not None and widths[0] < min(whole[0], _TELLING):
-            rows = [[*row[:spare], *row[spare + 1 :]] for row in rows]
-            widths = fitted([*whole[:spare], *whole[spare + 1 :]], screen, _GAP)
-        rows = [[cut_inside(row[0], widths[0]), *map(cut, row[1:], widths[1:])] for row in rows]
+        kept, widths = _laid_out([list(map(width, column)) for column in zip(*rows, strict=True)], screen, spare)
+        cells = [[row[column] for column in kept] for row in rows]
+        rows = [[cut_inside(row[0], widths[0]), *map(cut, row[1:], widths[1:])] for row in cells]
     for row in rows:
         _put_row(row, widths)
+
+
+def _laid_out(columns: Sequence[Sequence[int]], screen: int, spare: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return which columns fit a screen, given the widths of their cells, and how wide they are.
+
+    With ``spare`` columns the first one is as wide as the widest of its cells that fits the screen by itself, if not
+    wider.
+    """
+    whole = [max(column) for column in columns]
+    kept = [*range(len(whole))]
+    if spare:
+        whole[0] = max([min(whole[0], _TELLING), *(cell for cell in columns[0] if cell <= screen)])
+    for column in spare:
+        *others, last = [whole[each] for each in kept]
+        if sum(others) + _GAP * len(others) + min(last, _NARROWEST) <= screen:
+            break
+        kept.remove(column)
+    widths = [whole[column] for column in kept]
+    over = sum(widths) + _GAP * (len(widths) - 1) - screen
+    if spare and over > 0:
+        widths[-1] = max(widths[-1] - over, min(widths[-1], _NARROWEST))
+    elif spare:
+        widths[0] = min(widths[0] - over, max(columns[0]))
+    return kept, fitted(widths, screen, _GAP)
 
 
 def _put_row(row: Sequence[str], widths: Sequence[int]) -> None:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 #: A name in a tree is not cut to fewer characters.
 _SHORTEST_NAME = 16
 _HEADER = ("WORLD", "RULESET", "EXPERIMENT", "EFFECTS", "CREATED", "OUTCOME")
+#: The columns that a terminal lacks which is too narrow for them, the first of them first.
+_SPARE = [_HEADER.index(name) for name in ("CREATED", "EXPERIMENT", "RULESET", "EFFECTS", "OUTCOME")]
 
 
 def list_worlds(
@@ -56,7 +58,8 @@ def list_worlds(
 ) -> None:
     """List the worlds by name, with their heads, and how they stand as far as projections have come.
 
-    A world whose row cannot be read is named on stderr, and the exit code is 1.
+    Names are whole, so that they can be copied: a narrow terminal shows less of the rest. A world whose row cannot be
+    read is named on stderr, and the exit code is 1.
 
     Examples:
         worldledger worlds --experiment first
@@ -164,7 +167,7 @@ async def _as_table(store: Store, experiment: str | None, unreadable: list[Findi
         unreadable += [world for world in page if not isinstance(world, WorldRecord)]
         stand = await outcomes(store.reader, worlds)
         rows = [_row(world, stand.get(world.world_id, "")) for world in worlds]
-        put_rows(_HEADER if first else None, rows, spare=_HEADER.index("CREATED"))
+        put_rows(_HEADER if first else None, rows, spare=_SPARE)
         first = False
         after = page[-1].world_id
     if first:
