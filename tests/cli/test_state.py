@@ -7,8 +7,12 @@ from hashlib import sha256
 
 import pytest
 
+from worldledger.intents import registration_draft
+from worldledger.observation import ObservationPolicy, PolicyConfig
+from worldledger.policies import policy_spec
+
 from .conftest import Cli
-from .helpers import BAZAAR, UNGUARDED, forgery, record, say, sql
+from .helpers import BAZAAR, UNGUARDED, forgery, play, record, say, sql
 
 
 def bazaar(database_url: str) -> None:
@@ -26,7 +30,7 @@ def test_a_state_for_people(on: Cli) -> None:
     assert result.out == (
         "bazaar at seq 7 (the head), sim_time 9.0, 2023-11-15T22:13:20.000000Z\n"
         f"state digest {digest}, sandbox 1\n"
-        "last effect Sneezed, 1 unknown effect\n"
+        "last effect Sneezed, 1 effect of a kind that changes no state\n"
         "\n"
         "2 entities\n"
         '  alice  (0.0, 1.5, 0.0)  last_message "figs!", last_speak_time 4.0, message_count 1, role "seller"\n'
@@ -36,6 +40,20 @@ def test_a_state_for_people(on: Cli) -> None:
         "  alice → bob  interact 1.0\n"
         "  bob → alice  interact 1.0\n"
     )
+
+
+def test_what_all_agents_have_is_told_once(on: Cli, database_url: str) -> None:
+    """Policies and permissions that are the same of all agents stand beside their number, and others with each."""
+    agents = [registration_draft(name, policy_spec(ObservationPolicy())) for name in ("ann", "bob")]
+    play(database_url, "hall", agents, system=True, ruleset="sandbox")
+    out = on("state", "hall").out
+    assert "\n2 agents, each with permissions [" in out
+    assert out.endswith(", weight 1\n  ann  registered_seq 2\n  bob  registered_seq 3\n")
+    blind = registration_draft("cid", policy_spec(ObservationPolicy(PolicyConfig(distance_limit=0.0))))
+    play(database_url, "hall", [blind], system=True)
+    out = on("state", "hall").out
+    assert "\n3 agents, each with permissions [" in out
+    assert out.count("  policy {") == out.count("registered_seq") == 3
 
 
 @pytest.mark.filled(by=bazaar, read=True)

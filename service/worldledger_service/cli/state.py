@@ -144,9 +144,7 @@ def _page(found: StateAt, effect: dict[str, Any], end: str) -> Iterator[list[Pie
     times = f"sim_time {effect.get('sim_time')}, {shown_wall_time(effect.get('wall_time'))}"
     yield [(found.world_id, "bold"), (f" at seq {found.global_seq} ({end}), {times}", "")]
     yield [("state digest ", ""), (found.state_digest, "cyan"), (f", {found.ruleset} {found.ruleset_version}", "")]
-    ignored = [(name, metadata.get(f"{name}_effects")) for name in ("unknown", "malformed")]
-    told = [(f", {counted(count, f'{name} effect')}", "yellow") for name, count in ignored if count]
-    yield [(f"last effect {metadata.get('last_effect_kind')}", ""), *told]
+    yield [(f"last effect {metadata.get('last_effect_kind')}", ""), *_unfolded(metadata)]
     kind = installed().get(found.ruleset)
     if kind is not None and (pictured := kind.load("pictured")) is not None:
         yield from _section(*pictured(state.entities))
@@ -159,10 +157,18 @@ def _page(found: StateAt, effect: dict[str, Any], end: str) -> Iterator[list[Pie
     else:
         yield from _listed("entities", entities)
     yield from _listed("relationships", _relationships(state.relationships, metadata.get("relationships")))
-    agents = metadata.get("agents") or {}
-    yield from _listed("agents", [(plain(name), _entity(value)) for name, value in sorted(agents.items())])
+    yield from _agents(metadata.get("agents") or {})
     more = {name: value for name, value in metadata.items() if name not in _KNOWN}
     yield from _listed("metadata", [(plain(name), shown(value)) for name, value in sorted(more.items())])
+
+
+def _unfolded(metadata: dict[str, Any]) -> Iterator[Piece]:
+    """Say how many effects have left the state as it was, because their kinds have no rule, or they are malformed."""
+    if unknown := metadata.get("unknown_effects"):
+        kinds = "a kind that changes" if unknown == 1 else "kinds that change"
+        yield f", {counted(unknown, 'effect')} of {kinds} no state", ""
+    if malformed := metadata.get("malformed_effects"):
+        yield f", {counted(malformed, 'malformed effect')}", "yellow"
 
 
 #: Metadata that are shown in places of their own.
@@ -178,19 +184,27 @@ _KNOWN = {
 _POSITION = frozenset({"position"})
 
 
-def _listed(title: str, rows: list[Any]) -> Iterator[list[Piece]]:
+def _listed(title: str, rows: list[Any], beside: str = "") -> Iterator[list[Piece]]:
     if title == "metadata":
         return _section(title, table(rows, style="cyan"))
     one = {"entities": "entity", "relationships": "relationship", "agents": "agent"}
-    return _section(f"{len(rows)} {one[title] if len(rows) == 1 else title}", table(rows, style="cyan"))
+    return _section(f"{len(rows)} {one[title] if len(rows) == 1 else title}", table(rows, style="cyan"), beside)
 
 
-def _section(title: str, lines: Any) -> Iterator[list[Piece]]:
-    """Return the lines below a title; nothing if there are none."""
+def _section(title: str, lines: Any, beside: str = "") -> Iterator[list[Piece]]:
+    """Return the lines below a title, and a text beside it; nothing if there are none."""
     lines = iter(lines)
     first = next(lines, None)
     if first is not None:
-        yield from chain(([], [(title, "bold")], first), lines)
+        yield from chain(([], [(title, "bold"), (beside, "")], first), lines)
+
+
+def _agents(agents: dict[str, dict[str, Any]]) -> Iterator[list[Piece]]:
+    """Lay out the agents; what is the same of all of them stands once."""
+    first, *others = agents.values() or [{}]
+    alike = {name: value for name, value in first.items() if others and all(each.get(name) == value for each in others)}
+    rows = [(plain(name), fields(agent, but=frozenset(alike)) or ["-"]) for name, agent in sorted(agents.items())]
+    return _listed("agents", rows, f", each with {', '.join(fields(alike))}" if alike else "")
 
 
 def _position(point: tuple[float, ...] | None) -> str:
