@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import signal
 import sys
 from contextlib import redirect_stdout
@@ -84,7 +83,6 @@ def ask_what_if() -> bool:
 def main() -> int:
     """Do all of it; give 1 if a step failed, which has been told then."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    os.environ["PSQL_PAGER"] = ""  # psql would wait for somebody to leave it
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))  # which ends a command in order
     play_market()
     import_runs()

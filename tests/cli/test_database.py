@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
 import socket
@@ -20,7 +21,7 @@ import pytest
 from worldledger_service.database.address import split_password
 from worldledger_service.database.revision import REVISIONS
 
-from tests.warm import SCRIPT
+from tests.warm import SCRIPT, Process
 
 from .conftest import Cli
 from .helpers import Result, call, environment, seed, sql, wait_for
@@ -286,6 +287,20 @@ def test_shell(database_url: str) -> None:
     result = call("db", "shell", *url, "-c", "select from public.effects")
     assert "permission denied for table effects" in result.err
     assert call("db", "shell", *url, stdin=b"select 6 * 7 as answer \\gset\n\\echo :answer\n").out == "42\n"
+
+
+def test_the_shell_leaves_nobody_in_a_pager(database_url: str, tmp_path: Path) -> None:
+    """On a terminal, too, what -c asks for is printed and that is all, however wide; a pager can still be asked for."""
+    paged = tmp_path / "paged"
+    env = environment(PSQL_PAGER=f"touch '{paged}'; cat")
+    for more, is_paged in (([], False), (["-P", "pager=on"], True)):
+        terminal, theirs = pty.openpty()
+        arguments = ["db", "shell", "--database-url", database_url, *more, "-c", "select repeat('wide ', 60)"]
+        assert Process(arguments, (theirs, theirs, theirs), env).wait(60) == 0
+        shown = os.read(terminal, 4096).decode()
+        for end in (terminal, theirs):
+            os.close(end)
+        assert (shown.count("wide"), paged.exists()) == (60, is_paged)
 
 
 def test_a_port_that_is_in_use(cli: Cli) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
@@ -234,6 +235,9 @@ def show_url(
 
 # -- db shell ------------------------------------------------------------------------------------------------
 
+#: An option of psql that says what to run, such as -c, -Atc, -f or --command.
+_WITH_COMMANDS: Final = re.compile(r"-[A-Za-z01]*[cf]|--(?:command|file)\b")
+
 
 def shell(
     ctx: typer.Context,
@@ -248,7 +252,7 @@ def shell(
     A reader finds the views of the schema analytics. This only prevents mistakes: `set role none` gives back the
     rights of the address's user. To keep a person from writing, give them a user that cannot.
 
-    The embedded server is kept alive for as long as psql runs.
+    What `-c` or `-f` asks for is printed without a pager. The embedded server is kept alive for as long as psql runs.
 
     Examples:
         worldledger db shell
@@ -260,6 +264,7 @@ def shell(
     psql = _find_psql()
     with database(target(ctx, database_url, home)) as url:
         address, password = split_password(url)
+        command = [psql, *_unpaged(ctx.args), "--dbname", address, *ctx.args]
         environment = dict(os.environ)
         if password is not None:
             environment["PGPASSWORD"] = password
@@ -269,12 +274,18 @@ def shell(
         # Ctrl-C is psql's: it cancels a query there. A handler, because psql would inherit a signal that is ignored.
         before = signal.signal(signal.SIGINT, lambda number, frame: None)
         try:
-            code = subprocess.run([psql, "--dbname", address, *ctx.args], env=environment, check=False).returncode  # noqa: S603
+            code = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603
         except OSError as error:
             raise SimulationError(f"{psql} cannot be run ({error.strerror})") from error
         finally:
             signal.signal(signal.SIGINT, before)
     raise typer.Exit(code if code >= 0 else 128 - code)
+
+
+def _unpaged(arguments: Sequence[str]) -> list[str]:
+    """Return the options that keep psql from a pager where it is told what to run; `-P pager` has it all the same."""
+    has_commands = any(_WITH_COMMANDS.match(argument) for argument in arguments)
+    return ["--pset", "pager=off"] if has_commands else []
 
 
 def _find_psql() -> str:
