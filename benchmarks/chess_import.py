@@ -79,7 +79,7 @@ async def _parse(files: list[Path]) -> float:
 
 async def _import(url: str, files: list[Path], count: int | None, experiment: str) -> float:
     program = str(Path(sys.executable).with_name("worldledger"))
-    arguments = ["import", "pgn", *map(str, files), "--experiment", experiment, "--database-url", url, "--quiet"]
+    arguments = ["import", "pgn", *map(str, files), "--experiment", experiment, "--database-url", url]
     start = time.perf_counter()
     said = await _output(program, *arguments)
     seconds = time.perf_counter() - start

@@ -392,7 +392,7 @@ def _conclude(summary: FileSummary, ended: Sequence[FileRefusedError], asked: _A
     if asked.as_json:
         document = {**asdict(summary), "ended": ended[0].message if ended else None}
         put_bytes(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-    else:
+    elif summary.refused or ended or not asked.quiet:
         put(_sentence(summary))
     if summary.refused or ended:
         raise typer.Exit(1)

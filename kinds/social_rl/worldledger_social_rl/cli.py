@@ -107,7 +107,7 @@ def import_run(
     telling.conclude()
     if as_json:
         put_bytes(json.dumps(_document(summary), ensure_ascii=False).encode(errors="replace") + b"\n")
-    else:
+    elif summary.refused or summary.paths_refused or not quiet:
         put(_sentence(summary))
     if summary.refused or summary.paths_refused:
         raise typer.Exit(1 if summary.runs else 2)

@@ -100,6 +100,8 @@ def fork(
         told = {"parent": origin.world_id, "at_seq": origin.head_seq, "made": is_new}
         put_bytes(orjson.dumps({**made.model_dump(mode="json"), "fork_of": told}) + b"\n")
         return
+    if quiet:
+        return
     done = "forked" if is_new else "already there:"
     more = f", {counted(len(given), 'change')}" if given else ""
     put_text(
@@ -191,7 +193,7 @@ def rerun(
         import orjson  # noqa: PLC0415
 
         put_bytes(orjson.dumps(report, default=lambda refusal: refusal._asdict()) + b"\n")
-    else:
+    elif report.refused or not quiet:
         for line in _told(report):
             put_text(line)
 

@@ -245,9 +245,9 @@ async def _import(
             is_prefix=is_prefix,
             cut=lambda: cut.append(world_id),
         )
-    what = "imported" if written else "already there, nothing to do:"
-    # Before the store is closed, which waits for the world's snapshots.
-    put(f"{what} {world_id}, {count} effects, head {checked.trailer.head}")
+    if not quiet:  # before the store is closed, which waits for the world's snapshots
+        what = "imported" if written else "already there, nothing to do:"
+        put(f"{what} {world_id}, {count} effects, head {checked.trailer.head}")
 
 
 @contextmanager

@@ -42,7 +42,7 @@ OwnProjections = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that is already there.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, no remarks, and not what was done.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON: a list of objects.")]
 World = Annotated[str, typer.Argument(metavar="WORLD", help="A world's name.", show_default=False)]
 Place = Annotated[

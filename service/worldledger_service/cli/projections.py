@@ -313,19 +313,18 @@ def rebuild(
     if cancel and world is not None:
         raise typer.BadParameter("--cancel drops a whole rebuild; that of a single --world leaves nothing to drop")
     if cancel:
-        with_projections(where, names, lambda feeding: _cancel(feeding, names))
+        with_projections(where, names, lambda feeding: _cancel(feeding, names, quiet=quiet))
     elif world is not None:
         with_projections(where, names, lambda feeding: _rebuild_world(feeding, names, world, quiet=quiet))
     else:
         _rebuild(where, names, accept_parked=accept_parked, quiet=quiet)
 
 
-async def _cancel(feeding: Feeding, names: list[str]) -> None:
+async def _cancel(feeding: Feeding, names: list[str], *, quiet: bool) -> None:
     for name in names:
-        if await feeding.engine.cancel(name):
-            put(f"cancelled the rebuild of {name}")
-        else:
-            put(f"no rebuild of {name} is under way")
+        what = "cancelled the rebuild of {}" if await feeding.engine.cancel(name) else "no rebuild of {} is under way"
+        if not quiet:
+            put(what.format(name))
 
 
 async def _rebuild_world(feeding: Feeding, names: list[str], world: str, *, quiet: bool) -> None:
@@ -334,14 +333,15 @@ async def _rebuild_world(feeding: Feeding, names: list[str], world: str, *, quie
     for name in names:
         with progress_bar(f"rebuilding {name}", quiet=quiet) as tell:
             head = await feeding.engine.rebuild_world(name, world, effects(tell))
-        put(f"rebuilt {name} of {world}, up to seq {head}")
+        if not quiet:
+            put(f"rebuilt {name} of {world}, up to seq {head}")
 
 
 # -- whole projections ---------------------------------------------------------------------------------------
 
 
 def _rebuild(where: Target, names: list[str], *, accept_parked: bool, quiet: bool) -> None:
-    run = _Run(names, accept_parked=accept_parked)
+    run = _Run(names, accept_parked=accept_parked, quiet=quiet)
     try:
         with progress_bar("rebuilding", quiet=quiet) as tell:
             with_projections(where, names, lambda feeding: run.rebuild(feeding, tell))
@@ -356,9 +356,10 @@ def _rebuild(where: Target, names: list[str], *, accept_parked: bool, quiet: boo
 class _Run:
     """Rebuilds some projections."""
 
-    def __init__(self, names: list[str], *, accept_parked: bool) -> None:
+    def __init__(self, names: list[str], *, accept_parked: bool, quiet: bool) -> None:
         self._names = names
         self._accept_parked = accept_parked
+        self._quiet = quiet
         #: those under way: name -> build
         self.left: dict[str, str] = {}
         #: names of those whose new build may not take over
@@ -418,7 +419,8 @@ class _Run:
 
     def _finish(self, name: str, build: BuildStatus) -> None:
         del self.left[name]
-        put(f"rebuilt {name}, {build.effects_done} effects")
+        if not self._quiet:
+            put(f"rebuilt {name}, {build.effects_done} effects")
         if build.parked:
             self.refused.append(name)
             worlds = "a world is" if build.parked == 1 else f"{build.parked} worlds are"
@@ -488,7 +490,12 @@ def verify(
         with json_list() as item:
             with_projections(where, names, lambda feeding: work(feeding, item))
     else:
-        with_projections(where, names, lambda feeding: work(feeding, lambda report: put(_sentence(report))))
+
+        def show(report: Report) -> None:
+            if not (quiet and report["verified"]):
+                put(_sentence(report))
+
+        with_projections(where, names, lambda feeding: work(feeding, show))
     if any(not report["verified"] for report in reports):
         raise typer.Exit(1)
     if unchecked:
@@ -707,7 +714,9 @@ def _stopping() -> Iterator[asyncio.Event]:
 def _once(where: Target, timeout: float | None, *, quiet: bool) -> None:
     try:
         with progress_bar("projecting", quiet=quiet) as tell:
-            parked = with_projections(where, every_name(where), lambda feeding: _catch_up(feeding, timeout, tell))
+            parked = with_projections(
+                where, every_name(where), lambda feeding: _catch_up(feeding, timeout, tell, quiet=quiet)
+            )
     except KeyboardInterrupt:
         say("not everything has been read; the same command goes on from there")
         raise
@@ -719,7 +728,7 @@ def _once(where: Target, timeout: float | None, *, quiet: bool) -> None:
         raise typer.Exit(1)
 
 
-async def _catch_up(feeding: Feeding, timeout: float | None, tell: Tell) -> int | None:
+async def _catch_up(feeding: Feeding, timeout: float | None, tell: Tell, *, quiet: bool) -> int | None:
     """Feed what is due; return how many worlds are parked, None on timeout."""
     from worldledger_service.database.failures import explained  # noqa: PLC0415
 
@@ -736,7 +745,8 @@ async def _catch_up(feeding: Feeding, timeout: float | None, tell: Tell) -> int 
     await engine.drop_retired()
     for line in await _skipped(feeding):
         say(line)
-    put("the projections are up to date")
+    if not quiet:
+        put("the projections are up to date")
     return sum(build.parked for each in status for build in (each.live, each.building) if build is not None)
 
 

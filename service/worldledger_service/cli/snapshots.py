@@ -113,7 +113,7 @@ def take_snapshot(
             snapshot = await store.snapshot(record.world_id, effects(tell), seq=seq)
         if as_json:
             put_bytes(snapshot.model_dump_json().encode() + b"\n")
-        else:
+        elif not quiet:
             put(_sentence(snapshot, new=snapshot not in before))
 
     with_store(target(ctx, database_url, home), work)

@@ -91,7 +91,8 @@ def _import(
     except KeyboardInterrupt:
         say(f"{_imported(summary)} before it was stopped; run the same command again for the rest")
         raise
-    put(_sentence(summary))
+    if summary.refused or not quiet:
+        put(_sentence(summary))
     if summary.refused:
         raise typer.Exit(1 if summary.read else 2)
 
