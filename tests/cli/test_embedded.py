@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from worldledger_service.database.embedded import status
 
+from worldledger import record
+
 from .helpers import Result, Running, call, wait_for
 
 #: One worker, for what they share is a home that takes seconds to set up.
@@ -133,19 +135,40 @@ def test_whoever_starts_and_ends_first(home: Path, service_first: bool, service_
 
 
 def test_two_services_on_one_home(home: Path) -> None:
-    """A second service on another port serves the same worlds; on the same port it says that it is taken."""
+    """A second service on another port serves the same worlds; without one, or on the same, the address is told."""
     first, one = serving(home)
     with first:
         second, other = serving(home)
         with second:
             post(f"{one}/v1/worlds", {"world_id": "seen-by-both"})
             assert get(f"{other}/v1/worlds/seen-by-both")["head_seq"] == 1
-            result = call("serve", "--port", one.rpartition(":")[2], "--home", str(home))
+            for port in ([], ["--port", one.rpartition(":")[2]]):
+                assert call("serve", *port, "--home", str(home)) == (0, f"already serving {one}\n", "")
+            result = call("serve", "--port", other.rpartition(":")[2], "--home", str(home / "another"))
             assert (result.code, result.out) == (2, "")
-            assert f"already serving {one}" in result.err
+            assert f"already serving {other}" in result.err
             assert "--port" in result.err
             result = call("serve", "--check-port", "--port", one.rpartition(":")[2], "--home", str(home))
             assert result == (1, f"already serving {one}\n", "")
+
+
+def test_a_recording_names_the_service_that_there_is(
+    home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its end it says where the console shows it, if a service serves its database, and else how to start one."""
+    for name in ("WORLDLEDGER_URL", "WORLDLEDGER_DATABASE_URL", "WORLDLEDGER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    service, address = serving(home)
+    with service:
+        with record("noted", home=home) as run:
+            run.effect("Ate")
+        said = capfd.readouterr().err
+        assert f"  look at it: {address}/#/w/noted\n" in said
+        assert "worldledger serve" not in said
+        assert service.end(signal.SIGINT).code == 0
+    with record("noted", home=home) as run:
+        run.step()
+    assert "worldledger serve --home" in capfd.readouterr().err
 
 
 def test_follow_outlives_a_crash_of_the_server(home: Path) -> None:

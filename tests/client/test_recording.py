@@ -370,6 +370,9 @@ async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytes
                 raise RemoteError("the body has more than 200 bytes", code="body_too_large")
             self.taken.append((block_id, [orjson.loads(line)[3]["n"] for line in lines]))
 
+        def served_at(self) -> None:
+            """Say that it is no service."""
+
     spool = Spool(tmp_path, {"world": "town"})
     sizes = [10, 10, 10, 300, 10, 10, 10, 10, 10]
     spool.write(b"".join(orjson.dumps(["Ate", None, 0.0, {"n": n, "x": "x" * s}]) + b"\n" for n, s in enumerate(sizes)))

@@ -235,6 +235,8 @@ class Delivery:
         self.refused = 0
         #: where the recording has gone on: the number of the last step
         self.step = 0
+        #: the address of a service that serves the world; None if none is known
+        self.served_at: str | None = None
         self._closing = self.has_ended = False
         self._thread = threading.Thread(target=self._keep, name="worldledger-delivery", daemon=True)
         self._thread.start()
@@ -324,6 +326,8 @@ class Delivery:
             if "done" in said:
                 self.lines, self.bytes = said["done"]
                 self.away = None
+            if "served_at" in said:
+                self.served_at = said["served_at"]
             if "refused" in said:
                 self.refused += 1
             if "away" in said:
@@ -484,8 +488,13 @@ class Recording:
     @property
     def link(self) -> str:
         """The address at which the console shows the world, while a service serves it."""
-        url = self._settings["url"] or "http://127.0.0.1:8000"
-        return f"{url}/#/w/{quote(self.name, safe='')}"
+        return f"{self._service or 'http://127.0.0.1:8000'}/#/w/{quote(self.name, safe='')}"
+
+    @property
+    def _service(self) -> str | None:
+        """The address of the service that serves the world; None if none is known."""
+        url: str | None = self._settings["url"]
+        return url or (None if self._delivery is None else self._delivery.served_at)
 
     def close(self) -> None:
         """End the recording in this process, and wait until everything is delivered. A second call does nothing."""
@@ -724,7 +733,7 @@ class Recording:
             said.append(f"  {waiting:,} of them wait on disk to be delivered: {self._why_not()}")
         for how, times in self.converted.most_common(5):
             said.append(f"  converted {times:,} times: {how}")
-        if self._settings["url"] is not None:
+        if self._service is not None:
             said.append(f"  look at it: {self.link}")
         else:
             at = before + self._steps

@@ -65,6 +65,10 @@ class Goal(Protocol):
         """Write a block, once."""
         ...
 
+    def served_at(self) -> str | None:
+        """Return the address of a service that serves the world now, if one is known."""
+        ...
+
 
 class Service:
     """A service, over HTTP."""
@@ -72,7 +76,8 @@ class Service:
     def __init__(self, about: dict[str, Any]) -> None:
         self._world: str = about["world"]
         self._new = new_world(about)
-        self._transport = BlockingTransport(about["url"], timeout=60.0, patience=0.0)
+        self._address: str = about["url"]
+        self._transport = BlockingTransport(self._address, timeout=60.0, patience=0.0)
         self._path = path_of("v1", "worlds", self._world, "blocks")
 
     async def begin(self) -> dict[str, Any]:
@@ -89,6 +94,10 @@ class Service:
             self._transport.call, "POST", self._path, body=body, params={"base": repr(base)}, key=block_id
         )
 
+    def served_at(self) -> str:
+        """Return its address."""
+        return self._address
+
     def close(self) -> None:
         """Close the connections."""
         self._transport.close()
@@ -97,8 +106,9 @@ class Service:
 class Database:
     """A database, without a service."""
 
-    def __init__(self, store: Any, about: dict[str, Any]) -> None:
+    def __init__(self, store: Any, about: dict[str, Any], home: Path | None) -> None:
         self._store = store
+        self._home = home
         self._world: str = about["world"]
         self._new = new_world(about)
 
@@ -115,6 +125,12 @@ class Database:
         from worldledger_recorder.store import write_block  # noqa: PLC0415 - as above
 
         await write_block(self._store, self._world, block_id, orjson.loads(b"[%b]" % b",".join(lines)), base=base)
+
+    def served_at(self) -> str | None:
+        """Return the address of the service that serves the embedded database, if there is one."""
+        from worldledger_service.database.embedded.serving import served_at  # noqa: PLC0415 - as above
+
+        return None if self._home is None else served_at(self._home)
 
 
 def new_world(about: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +169,7 @@ async def _database(about: dict[str, Any]) -> AsyncIterator[Goal]:
     relax_gc()
     with database(Target(None if named is None else named.get_secret_value(), settings)) as url:
         async with opened(url, settings) as store:
-            yield Database(store, about)
+            yield Database(store, about, settings.home if named is None else None)
 
 
 # -- the spool, as it is delivered -----------------------------------------------------------------------------------
@@ -218,7 +234,9 @@ class Writer:
                 async with goal(self.about) as found:
                     await self._begin(found)
                     backoff.reset()
-                    return await self._deliver(found)
+                    delivered = await self._deliver(found)
+                    self.say(served_at=found.served_at())
+                    return delivered
             except (SimulationError, OSError, ImportError) as error:
                 if not _may_pass(error):
                     needs = "; the embedded server needs the extra `server`: pip install 'worldledger[server]'"
@@ -243,7 +261,8 @@ class Writer:
             self.place.base = float(begun["sim_time"])
             self.place.keep()
         self._is_away = False
-        self.say(ready={"step": begun["step"]}, done=[self.place.lines, self.place.bytes])
+        done = [self.place.lines, self.place.bytes]
+        self.say(ready={"step": begun["step"]}, done=done, served_at=found.served_at())
 
     async def _deliver(self, found: Goal) -> bool:
         while True:

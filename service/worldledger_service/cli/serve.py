@@ -7,8 +7,10 @@ import json
 import re
 import shlex
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -65,13 +67,15 @@ def serve(
     """Serve the log over HTTP until Ctrl-C or SIGTERM, and feed the projections.
 
     Every other command works beside it, on the same database. There is no authentication yet, so it listens on this
-    machine alone unless --host says otherwise. If the port is in use, it says so before it starts
-    anything.
+    machine alone unless --host says otherwise. If a service serves this home already, its address is printed, and that
+    is all; another port serves it once more. If another program uses the port, it says so before it starts anything.
 
     Examples:
         worldledger serve
         worldledger serve --port 9000 --home ./data
     """
+    from worldledger_service.database.embedded.serving import announcing, served_at  # noqa: PLC0415
+
     number = None if port is None else _port(port)
     where = target(
         ctx,
@@ -82,6 +86,10 @@ def serve(
         projections=False if no_projections else None,
         own_projections=own(projection),
     )
+    there = served_at(where.settings.home) if where.embedded and not check_port else None
+    if there is not None and number in {None, urlsplit(there).port}:
+        put(f"already serving {there}")
+        return
     serving = _serving(where.settings.host, where.settings.port)
     if check_port:
         if serving:
@@ -90,10 +98,15 @@ def serve(
     if serving:
         what = "stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
         raise SimulationError(f"already serving {serving}: {what}")
-    with database(where, serving=True) as url:
+    noting = announcing(where.settings.home) if where.embedded else nullcontext(lambda _: None)
+    with database(where, serving=True) as url, noting as note:
         from worldledger_service import app  # noqa: PLC0415 - FastAPI and uvicorn are slow to load
 
-        app.run(where.settings, url, ready=lambda address: _ready(where, address, home))
+        def ready(address: str) -> None:
+            note(address)
+            _ready(where, address, home)
+
+        app.run(where.settings, url, ready=ready)
 
 
 def _port(text: str) -> int:
@@ -146,17 +159,18 @@ def _is_loopback(host: str) -> bool:
 
 
 def _tell(address: str, home: Path | None) -> None:
-    beside = "" if home is None else f" --home {shlex.quote(str(home))}"
     hints = {
-        f"{address}/openapi.json": "the HTTP interface, for programs; for people: docs/reference/http.md",
-        f"curl {address}/v1/worlds": "the worlds",
-        f"worldledger worlds{beside}": "the same, in another terminal",
-        f"worldledger state WORLD{beside}": "what a world is now, or was at any moment",
-        f"worldledger view WORLD AGENT --at MOMENT --truth{beside}": "what an agent believed then, and what was true",
-        f"curl {address}/v1/projections": "the tables that are made from the logs, and how far they are",
-        f"worldledger verify --all{beside}": "has anything been changed?",
+        address: "the console, for a browser",
+        f"{address}/openapi.json": "the HTTP interface, for programs",
+        "worldledger worlds": "the worlds, in another terminal",
+        "worldledger state WORLD": "what a world is now, or was",
+        "worldledger view WORLD AGENT --truth": "what an agent saw, and what was true",
+        "worldledger projections status": "the tables made from the logs",
+        "worldledger verify --all": "has anything been changed?",
     }
     width = max(map(len, hints))
     put(f"Worldledger serves {address} (Ctrl-C stops it). What to try next:")
     for hint, what in hints.items():
         put(f"  {hint.ljust(width)}  {what}")
+    if home is not None:
+        put(f"The commands need this home: --home {shlex.quote(str(home))}")

@@ -4,6 +4,7 @@
 
     <home>/
       users.lock, supervisor.lock   lock files, empty; never deleted while anything runs
+      service.lock                  held by the service that serves the database; its address (serving.py)
       server.json                   what the running supervisor serves; absent when there is none
       password                      the password of the database user "postgres", 0600
       logs/postgres.log             what the server says; logs/supervisor.log: starts, restarts, stops
