@@ -42,10 +42,11 @@ run: console ## set up, import the example games, play a market, show a game and
 	said=$$($(BIN)/worldledger import pgn examples/games --experiment examples) || { echo "$$said" >&2; exit 1; }; \
 	case $$said in "imported 0 games"*) ;; *) echo "$$said" ;; esac; \
 	$(BIN)/python examples/tour.py || echo 'Not all of that could be shown. The service starts all the same.' >&2; \
-	echo 'Agents that talk, one of them interrupted: $(BIN)/python examples/interruption.py (in another terminal)'; \
-	echo 'What a trader believed at turn 10, and what was true: worldledger view market Trader_1 --at turn:10 --truth'; \
-	echo 'Look at all of it: the console is the page that the service names below.'; \
-	[ -n "$$VIRTUAL_ENV" ] || echo 'In another terminal, ". .venv/bin/activate" puts the command worldledger on your PATH.'; \
+	echo 'In another terminal, after ". .venv/bin/activate":'; \
+	echo '  python examples/interruption.py    # agents that talk, one is interrupted'; \
+	echo '  # what a trader believed at turn 10, and what was true'; \
+	echo '  worldledger view market Trader_1 --at turn:10 --truth'; \
+	echo; \
 	exec $(BIN)/worldledger serve
 
 console: .venv/.run ## build the console, if that failed when the package was installed

@@ -160,7 +160,7 @@ async def tell(world: World, config: SimulationConfig, truth: Truth, turn: int, 
     """Show what was true at the end of a turn, and what a trader believed; tell whether the one gives the other."""
     seq, state = truth.ended[turn]
     seen = (await world.view(observer, at_seq=seq)).visible_entities
-    print(f"\nAt the end of turn {turn} (seq {seq}), what {observer} believed, and what was true:\n")
+    print(f"\nAt the end of turn {turn}, what {observer} believed, and what was true:\n")
     print(f"  {'':<10} {'':<17} {'believed':>9} {'true':>9}")
     for name, entity in state.to_value()["agents"].items():
         for path in ("gold", "inventory.food", "inventory.metal", "inventory.wood", "secret_reserves"):

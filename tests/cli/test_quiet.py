@@ -24,7 +24,7 @@ def test_what_was_done_is_not_told(on: Cli, tmp_path: Path) -> None:
         ("project", "--once"),
         ("import", "csv", rows),
         ("snapshot", "a"),
-        ("fork", "a", "--as", "f"),
+        ("fork", "a", "--at", "4", "--as", "f"),
         ("rerun", "f"),
         ("export", "a", "-o", log, "--force"),
         ("import", "log", log),

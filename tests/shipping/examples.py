@@ -87,8 +87,9 @@ class Terminal:
 class Runner:
     """Runs one page's examples in a terminal, against one database and one service."""
 
-    def __init__(self, terminal: Terminal, database_url: str, address: str) -> None:
+    def __init__(self, terminal: Terminal, database_url: str, address: str, *, whole: bool = False) -> None:
         self._terminal = terminal
+        self._whole = whole
         self._database_url = database_url
         self._address = address
         self._variables: list[str] = []
@@ -105,7 +106,7 @@ class Runner:
             script, shown = commands(text)
             printed = self._call("\n".join([*self._variables, script]), text, example.line)
             self._variables += _ASSIGNMENT.findall(script)
-            check_output(shown, printed, example.line)
+            check_output(shown, printed, example.line, whole=self._whole)
 
     def _call(self, script: str, text: str, line: int) -> str:
         code, printed = self._terminal.run(script)
@@ -137,16 +138,26 @@ def commands(text: str) -> tuple[str, list[str]]:
     return "\n".join(script) + "\n", shown
 
 
-def check_output(shown: list[str], printed: str, line: int) -> None:
-    """Find every line that the page shows among those that were printed, in order.
+def check_output(shown: list[str], printed: str, line: int, *, whole: bool = False) -> None:
+    """Find every line that the page shows among those that were printed, in order; blank ones do not count.
 
-    In a line ``…`` stands for anything, and as a line for any number of lines.
+    In a line ``…`` stands for anything, and as a line for any number of lines. With ``whole`` nothing else was printed.
     """
-    left = iter(printed.splitlines())
+    left = iter([found for found in printed.splitlines() if found.strip()])
+    is_open = not whole
     for wanted in shown:
         if wanted.strip() in {"", "…"}:
+            is_open |= wanted.strip() == "…"
             continue
         pattern = re.compile(".*".join(re.escape(part) for part in wanted.strip().split("…")))
-        assert any(pattern.fullmatch(found.strip()) for found in left), (
-            f"the example at line {line} shows\n{wanted}\nand printed\n{printed}"
-        )
+        passed = []
+        for found in left:
+            if pattern.fullmatch(found.strip()):
+                break
+            passed.append(found)
+        else:
+            raise AssertionError(f"the example at line {line} shows\n{wanted}\nand printed\n{printed}")
+        assert is_open or not passed, f"the example at line {line} also printed, before\n{wanted}\nthis:\n{passed}"
+        is_open = not whole
+    rest = [*left]
+    assert is_open or not rest, f"the example at line {line} also printed\n{rest}"

@@ -82,6 +82,14 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert set(pages()) <= seen
 
 
+def test_git_ignores_what_the_tutorial_writes() -> None:
+    """Who follows the tutorial in a checkout has no files there afterwards that git does not know."""
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    written = set(re.findall(r"^\$ .*(?:-o|>) ([\w-]+\.\w+)$", text, re.MULTILINE))
+    assert written == {"game.ndjson", "noted-heads.txt"}
+    assert {f"/{name}" for name in written} <= set((ROOT / ".gitignore").read_text().splitlines())
+
+
 def test_the_reading_order_is_that_of_the_readme() -> None:
     """README comes first, then what its section "Documentation" links: the tutorial, the how-tos, the reference."""
     order = [page.relative_to(ROOT).as_posix() for page in in_reading_order()]

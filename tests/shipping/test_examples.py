@@ -34,6 +34,8 @@ _LONG: Final = frozenset(
         "how-to-your-simulation.md",
     }
 )
+#: Pages for newcomers, who compare: what is printed is on the page, or has an ellipsis there.
+_WHOLE: Final = frozenset({"README.md", "how-to-import.md", "how-to-record.md", "tutorial.md"})
 #: What needs the console, which is not built where the npm registry is out of reach.
 _OF_THE_CONSOLE: Final = "export html"
 
@@ -76,7 +78,7 @@ def home(toured: Toured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[H
 )
 def test_the_examples_of_a_page_work(page: Path, home: Home) -> None:
     """Run one after the other, on a home on which the pages before it were tried, they print what the page shows."""
-    runner = Runner(*home)
+    runner = Runner(*home, whole=page.name in _WHOLE)
     is_built = (BUILT / "index.html").exists()
     for example in examples(page):
         if is_built or _OF_THE_CONSOLE not in example.text:
@@ -91,8 +93,16 @@ def test_console_blocks_are_parted_into_commands_and_output() -> None:
 
 
 def test_shown_output_must_be_printed() -> None:
-    """A line that was not printed, or not in this order, is found; an ellipsis stands for anything."""
+    """A line that was not printed, or not in this order, is found; an ellipsis stands for anything.
+
+    So is a line that was printed and is not shown, where the whole output is to be.
+    """
     check_output(["…", "one", "t…o", ""], "one\ntwo\n", 1)
+    check_output(["two"], "one\ntwo\nthree\n", 1)
+    check_output(["…", "two", "", "…"], "one\ntwo\n\nthree\n", 1, whole=True)
+    for shown in (["two", "…"], ["…", "two"], []):
+        with pytest.raises(AssertionError, match="line 7"):
+            check_output(shown, "one\ntwo\nthree\n", 7, whole=True)
     for shown in (["three"], ["two", "one"]):
         with pytest.raises(AssertionError, match="line 7"):
             check_output(shown, "one\ntwo\n", 7)

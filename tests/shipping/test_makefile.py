@@ -175,6 +175,15 @@ def test_a_console_that_was_not_built_is_tried_again(checkout: Path) -> None:
     assert not done.stderr
 
 
+def test_what_is_said_before_serving_fits_a_terminal() -> None:
+    """No line that `make run` writes itself is wider than 80 columns."""
+    recipe = re.search(r"^run:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    said = re.findall(r"echo '([^']*)'", recipe[1].replace("$(BIN)", ".venv/bin"))
+    assert "  worldledger view market Trader_1 --at turn:10 --truth" in said
+    assert max(map(len, said)) <= 80
+
+
 def test_ci_runs_the_suite() -> None:
     """.ci/run is an executable bash script that calls `make test`."""
     script = ROOT / ".ci" / "run"

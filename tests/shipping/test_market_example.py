@@ -142,7 +142,7 @@ def test_the_account_shows_both(played: Played) -> None:
     lines = played.lines
     assert lines[0] == "World market: 5 traders, 20 turns"
     assert [line.split()[0] for line in lines[1 : TURNS + 1]] == [str(turn) for turn in range(1, TURNS + 1)]
-    assert any(line.startswith("At the end of turn 7 (seq ") for line in lines)
+    assert any(line.startswith("At the end of turn 7, what ") for line in lines)
     (secret,) = [line.split() for line in lines if line.split()[:2] == ["Trader_4", "secret_reserves"]]
     assert secret[2] == "-"
     assert float(secret[3]) >= 200

@@ -143,7 +143,7 @@ def repair(
             return await _repair(store, url, names, told, dry_run=dry_run, quiet=quiet or as_json)
 
     def tell(done: Repaired) -> None:
-        if done.finding is not None or done.changed or not quiet:
+        if done.finding is not None or (dry_run and done.changed) or not quiet:
             put(_sentence(done, dry_run=dry_run))
 
     with database(where) as url:

@@ -7,7 +7,8 @@ import json
 import re
 import shlex
 import socket
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -98,7 +99,9 @@ def serve(
     if serving:
         what = "stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
         raise SimulationError(f"already serving {serving}: {what}")
-    noting = announcing(where.settings.home) if where.embedded else nullcontext(lambda _: None)
+    noting: AbstractContextManager[Callable[[str], object]] = nullcontext(lambda _: None)
+    if where.embedded:
+        noting = announcing(where.settings.home)
     with database(where, serving=True) as url, noting as note:
         from worldledger_service import app  # noqa: PLC0415 - FastAPI and uvicorn are slow to load
 
