@@ -159,11 +159,19 @@ def test_two_keys_that_become_one_are_refused() -> None:
 
 
 def test_what_goes_in_circles_is_refused() -> None:
-    """As anything that is nested too deep."""
-    circle: list[Any] = []
-    circle.append(circle)
+    """It is told where it contains itself; the same value in two places is none."""
+    point = Point(1.0, None)
+    point.y = {"of": [point]}
+    with pytest.raises(InvalidEffectError, match=r"Point contains itself: it is \$\.a") as refused:
+        to_plain({"a": point}, lambda _: None)
+    assert refused.value.path == "$.a.y.of[0]"
+    same = [1]
+    assert to_plain([same, same], lambda _: None) == [[1], [1]]
+    deep: list[Any] = []
+    for _ in range(200):
+        deep = [deep]
     with pytest.raises(InvalidEffectError, match="nested deeper than 100 levels"):
-        to_plain(circle, lambda _: None)
+        to_plain(deep, lambda _: None)
 
 
 @given(

@@ -11,7 +11,9 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -23,10 +25,10 @@ from worldledger_recorder import writer
 from worldledger_recorder.writer import Writer
 
 from worldledger import record
-from worldledger.client.recording import MOST_PAYLOAD, RecordingError, Spool
+from worldledger.client.recording import MOST_PAYLOAD, RecordingError, Spool, spools_in
 from worldledger.client.transport import RemoteError
 from worldledger.effects import is_system_kind
-from worldledger.errors import InvalidEffectError, InvalidNameError, ReservedKindError
+from worldledger.errors import InvalidEffectError, InvalidNameError, ReservedKindError, StoreUnavailableError
 
 #: An address at which nothing listens.
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -47,8 +49,8 @@ def to(request: pytest.FixtureRequest, home: Path) -> dict[str, Any]:
     return {"url": request.getfixturevalue("service")} if request.param == "service" else {}
 
 
-def effects(url: str, world_id: str) -> list[dict[str, Any]]:
-    """Return a world's effects that are not of system kinds."""
+def log(url: str, world_id: str) -> list[dict[str, Any]]:
+    """Return a world's effects."""
 
     async def read() -> list[dict[str, Any]]:
         connection = await asyncpg.connect(url)
@@ -58,7 +60,12 @@ def effects(url: str, world_id: str) -> list[dict[str, Any]]:
         finally:
             await connection.close()
 
-    return [each for each in asyncio.run(read()) if not is_system_kind(each["kind"])]
+    return asyncio.run(read())
+
+
+def effects(url: str, world_id: str) -> list[dict[str, Any]]:
+    """Return a world's effects that are not of system kinds."""
+    return [each for each in log(url, world_id) if not is_system_kind(each["kind"])]
 
 
 def told(url: str, world_id: str) -> list[tuple[Any, ...]]:
@@ -89,7 +96,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 def test_three_lines_record_a_program(
     to: dict[str, Any], home: Path, shared_url: str, world_id: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What happened is in the world in its order; at the end it is said how to look at it, and nothing is left."""
+    """What happened is in the world in its order, with a digest of its end; it is said how to look at it."""
     with record(world_id, experiment="pilot", tags={"seed": 7}, **to) as run:
         run.effect("Spoke", agent="alice", text="hello", sees=["bob"])
         run.set("alice", gold=3)
@@ -107,6 +114,9 @@ def test_three_lines_record_a_program(
         ("EntityRemoved", "recorder", {"entity_id": "alice"}),
         ("StepBegan", "recorder", {"step": 2}),
     ]
+    *_, last, digest = log(shared_url, world_id)
+    assert (digest["kind"], digest["payload"]["at_seq"]) == ("StateDigest", last["global_seq"])
+    assert last["kind"] == "StepBegan"
     said = capfd.readouterr().err
     assert f"recorded {world_id}: 6 effects" in said
     assert "/#/w/" in said
@@ -144,6 +154,90 @@ def test_the_same_name_goes_on(
     assert times[1:4] == [50.0, 50.0, 50.0]
     assert times[3] <= times[4] <= times[5] < 60.0
     assert found[4]["payload"] == {"step": 2}
+
+
+def test_what_an_earlier_program_left_on_disk_comes_first(
+    home: Path, service: str, shared_url: str, world_id: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Steps, state and time follow it, and the end says what was delivered."""
+    about: dict[str, Any] = {"experiment": None, "tags": {}, "url": service, "home": str(home), "world": world_id, "pid": 1}
+    left = Spool(Path(f"{home}-recordings"), about)
+    left.write(b'[".step",null,70.0,{}]\n[".set","town",80.0,{"gold":1}]\n')
+    left.end()
+    with record(world_id, url=service) as run:
+        assert run.step() == 2
+        run.set("town", gold=2)
+    found = effects(shared_url, world_id)
+    assert [each["payload"] for each in found] == [
+        {"step": 1},
+        {"entity_id": "town", "values": {"gold": 1}},
+        {"step": 2},
+        {"entity_id": "town", "values": {"gold": 2}},
+    ]
+    assert found[1]["sim_time"] == 80.0 <= found[2]["sim_time"]
+    said = capfd.readouterr().err
+    assert "delivered before it: what 1 earlier program had left on disk for it: 2 effects" in said
+    assert spools(home) == []
+
+
+class Kept:
+    """A goal that keeps the kinds of what is brought there, and is away at first."""
+
+    def __init__(self, away: int) -> None:
+        self.kinds: list[str] = []
+        self.away = away
+
+    async def begin(self, about: dict[str, Any]) -> dict[str, Any]:
+        """Begin with nothing."""
+        return {"sim_time": 0.0, "step": 0}
+
+    async def write(self, block_id: str, lines: Sequence[bytes], base: float) -> None:
+        """Keep a block."""
+        if self.away:
+            self.away -= 1
+            raise StoreUnavailableError("away")
+        self.kinds += [orjson.loads(line)[0] for line in lines]
+
+    def served_at(self) -> None:
+        """Say that it is no service."""
+
+    async def end(self) -> None:
+        """Note the end."""
+        self.kinds.append("digest")
+
+
+async def test_spools_of_a_world_are_delivered_in_the_order_in_which_they_were_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later one waits behind an earlier one that cannot be delivered yet, whatever the clock said.
+
+    What is another world's is left alone, and so is what a program is still recording.
+    """
+
+    def begun(kind: str, world: str = "town") -> Spool:
+        made = Spool(tmp_path, {"world": world, "url": None, "pid": 1})
+        made.write(orjson.dumps([kind, None, 0.0, {}]) + b"\n")
+        return made
+
+    kept = Kept(away=2)
+
+    @asynccontextmanager
+    async def to_kept(_: object) -> AsyncIterator[Kept]:
+        yield kept
+
+    monkeypatch.setattr(writer, "goal", to_kept)
+    with monkeypatch.context() as fast:
+        fast.setattr(time, "time", lambda: 3e9)
+        first = begun("First")
+    other, living, killed, own = begun("Other", "city"), begun("Living"), begun("Killed"), begun("Own")
+    for spool in (first, other, own):
+        spool.end()
+    killed.forget()
+    assert await Writer(str(own.prefix), has_program=False).run()
+    assert kept.kinds == ["First", "Killed", writer.CUT, "Own", "digest"]
+    assert {each.about["world"] for each in spools_in(tmp_path)} == {"city", "town"}
+    assert {path.name.split(".")[0] for path in tmp_path.iterdir()} == {other.prefix.name, living.prefix.name}
+    living.forget()
 
 
 async def test_tasks_and_threads_share_a_recording(home: Path, service: str, shared_url: str, world_id: str) -> None:
@@ -340,6 +434,48 @@ def test_durable_calls_wait(
     assert "decimal.Decimal as a text" in capfd.readouterr().err
 
 
+@dataclass
+class Person:
+    """Somebody of a program, who cannot be a key."""
+
+    name: str
+
+
+def test_the_end_says_what_was_lost_and_why(
+    home: Path, service: str, shared_url: str, world_id: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With its place, the most frequent first, and how many sorts there were besides; so with what was converted."""
+    person: Any = Person("ann")
+    circle: dict[str, Any] = {}
+    circle["me"] = circle
+    values: list[Any] = [Decimal(1), {1}, b"", Path(), 2**60, float("inf"), range(1)]
+    with record(world_id, url=service, on_error="ignore") as run:
+        for _ in range(3):
+            run.effect("Traded", agent=person)
+        for _ in range(2):
+            run.effect("Traded", time="soon")  # type: ignore[arg-type]
+        run.effect("Traded", "a\0")
+        run.effect("Traded", sees=[None])  # type: ignore[list-item]
+        run.effect("Traded", sees=5)  # type: ignore[arg-type]
+        run.effect("Traded", who=circle)
+        run.set("x" * 201)
+        for value in values:
+            run.effect("Traded", price=value)
+        run.effect("Traded", sees=[5])  # type: ignore[list-item]
+    said = capfd.readouterr().err
+    assert "10 could not be recorded" in said
+    assert f"lost 3 times: $.agent: {Person.__module__}.Person is no name; give a text" in said
+    assert "lost 2 times: $.time: a time is a finite number of seconds" in said
+    assert "lost 1 time: $.agent: a string with a NUL character" in said
+    assert "lost 1 time: $.sees[0]: NoneType is no name; give a text" in said
+    assert "lost 1 time: $.sees: a list of agents, not int" in said
+    assert "lost 2 more, of 2 other sorts" in said
+    assert run._reasons["$.payload.who.me: dict contains itself: it is $.payload.who"] == 1
+    assert "converted 2 more, of 2 other sorts" in said
+    *_, last = effects(shared_url, world_id)
+    assert last["payload"] == {"sees": ["5"]}
+
+
 def test_a_process_that_comes_too_late_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where another one has delivered a spool meanwhile there are no files of it afterwards."""
     (tmp_path / "town-1.live").touch()
@@ -362,8 +498,11 @@ async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytes
     class Small:
         taken: ClassVar[list[tuple[str, list[Any]]]] = []
 
-        async def begin(self) -> dict[str, Any]:
+        async def begin(self, about: dict[str, Any]) -> dict[str, Any]:
             return {}
+
+        async def end(self) -> None:
+            pass
 
         async def write(self, block_id: str, lines: Sequence[bytes], base: float) -> None:
             if sum(map(len, lines)) > 200:

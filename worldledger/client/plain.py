@@ -63,6 +63,8 @@ class _Converter:
         self._most = most
         #: the bytes that the JSON has at least so far
         self._size = 0
+        #: the values that are being converted, each within the one before it, and their paths
+        self._within: dict[int, str] = {}
 
     def convert(self, value: Any, path: str, level: int) -> Any:
         kind = type(value)
@@ -72,13 +74,20 @@ class _Converter:
             return self._text(value, path)
         if kind is int or kind is float:
             return self._number(value, path)
+        outer = self._within.get(id(value))
+        if outer is not None:
+            raise InvalidEffectError(f"{type_name(value)} contains itself: it is {outer}", path)
         if level > MAX_DEPTH:
             raise InvalidEffectError(f"nested deeper than {MAX_DEPTH} levels", path)
-        if kind is dict:
-            return self._object(value.items(), path, level)
-        if kind is list or kind is tuple:
-            return self._list(value, path, level)
-        return self._converted(value, path, level)
+        self._within[id(value)] = path
+        try:
+            if kind is dict:
+                return self._object(value.items(), path, level)
+            if kind is list or kind is tuple:
+                return self._list(value, path, level)
+            return self._converted(value, path, level)
+        finally:
+            del self._within[id(value)]
 
     def _allow(self, size: int, path: str) -> int:
         """Return how many bytes the JSON has at least with so many more. Raises EffectTooLargeError."""
@@ -97,12 +106,12 @@ class _Converter:
         except Exception as error:  # noqa: BLE001 - it is code of the value's own, such as that of a tensor elsewhere
             how, why = None, f"cannot be converted ({type(error).__name__}: {error})"
         if how is not None:
-            self._told(f"{_name(value)} as {how}")
+            self._told(f"{type_name(value)} as {how}")
             return self.convert(plain, path, level)
         if self._unknown == "repr":
-            self._told(f"{_name(value)} as its repr")
+            self._told(f"{type_name(value)} as its repr")
             return self._text(_repr(value), path)
-        raise InvalidEffectError(f"{_name(value)} {why}; convert it, or record with unknown='repr'", path)
+        raise InvalidEffectError(f"{type_name(value)} {why}; convert it, or record with unknown='repr'", path)
 
     @staticmethod
     def _of_library(value: Any) -> tuple[str | None, Any]:
@@ -152,7 +161,7 @@ class _Converter:
             name = key
             if type(key) is not str:
                 name = key if isinstance(key, str) else str(key.value if isinstance(key, Enum) else key)
-                self._told(f"keys of {_name(key)} as texts")
+                self._told(f"keys of {type_name(key)} as texts")
             name = self._text(str(name), path)
             if name in found:
                 raise InvalidEffectError(f"two keys become {name!r}", path)
@@ -203,7 +212,7 @@ def _repr(value: Any) -> str:
     try:
         return repr(value)[:_MOST_CHARACTERS]
     except Exception:  # noqa: BLE001 - it is code of the value's own
-        return f"<{_name(value)}>"
+        return f"<{type_name(value)}>"
 
 
 def _exact(value: Any) -> Any:
@@ -214,6 +223,7 @@ def _exact(value: Any) -> Any:
     return value.astype("timedelta64[us]") if kind == "m" else value
 
 
-def _name(value: Any) -> str:
+def type_name(value: Any) -> str:
+    """Return the name of a value's type, with its module unless that is Python's own."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

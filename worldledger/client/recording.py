@@ -25,19 +25,19 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import parent_process
 from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 from urllib.parse import quote
 
 import orjson
 
 from worldledger.canonical import child, gate
-from worldledger.client.plain import Unknown, to_plain, too_large
+from worldledger.client.plain import Unknown, to_plain, too_large, type_name
 from worldledger.client.transport import checked_address
 from worldledger.drafts import MAX_WORD, check_sim_time
 from worldledger.effects import SERVICE_SOURCE, is_system_kind
@@ -69,8 +69,12 @@ _AWAY_SECONDS: Final = 2.0
 _ENDED: Final = (0, 3)
 #: How often the process that delivers is started again after it ended by itself.
 _MOST_STARTS: Final = 5
-#: How many different problems are logged.
+#: How many different problems are logged, how many are counted, and how many the end tells, as of conversions.
 _MOST_TOLD: Final = 20
+_MOST_COUNTED: Final = 1000
+_MOST_SUMMED_UP: Final = 5
+#: Seconds by which a spool is at least later than those that wait, whatever the clock says.
+_LATER_SECONDS: Final = 1e-6
 #: Most names of kinds and agents that are remembered.
 _MOST_HEADS: Final = 10_000
 
@@ -152,6 +156,26 @@ def record(
 # -- the spool, as the program writes it -----------------------------------------------------------------------------
 
 
+class Waiting(NamedTuple):
+    """A spool that is to be delivered: when it was begun, the prefix of its files, and what its first line says."""
+
+    began: float
+    prefix: str
+    about: dict[str, Any]
+
+
+def spools_in(folder: Path) -> list[Waiting]:
+    """Return the spools of a folder that are to be delivered, in the order in which they were begun."""
+    found: list[Waiting] = []
+    for live in folder.glob("*.live"):
+        with suppress(OSError, ValueError, LookupError):  # it is being begun, or was delivered just now
+            first = min(folder.glob(f"{live.stem}.*.spool"))
+            with first.open("rb") as file:
+                about = orjson.loads(file.readline())
+            found.append(Waiting(about["began"], str(live.with_suffix("")), about))
+    return sorted(found, key=lambda each: each[:2])
+
+
 class Spool:
     """What one process has recorded and not delivered, on disk. Not safe for threads."""
 
@@ -160,7 +184,8 @@ class Spool:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.token = secrets.token_hex(8)
         self.prefix = folder / f"{about['world']}-{self.token}"
-        self._about = orjson.dumps({**about, "token": self.token}) + b"\n"
+        began = max([time.time(), *(each.began + _LATER_SECONDS for each in spools_in(folder))])
+        self._about = orjson.dumps({**about, "token": self.token, "began": began}) + b"\n"
         self._segment = 0
         self._size = 0
         self._fd = -1
@@ -237,6 +262,10 @@ class Delivery:
         self.step = 0
         #: the address of a service that serves the world; None if none is known
         self.served_at: str | None = None
+        #: of how many earlier programs something was delivered first, and how many lines as far as they were counted
+        self.earlier_programs = self.earlier_lines = 0
+        #: other worlds for which something of earlier programs is being delivered
+        self.others: list[str] = []
         self._closing = self.has_ended = False
         self._thread = threading.Thread(target=self._keep, name="worldledger-delivery", daemon=True)
         self._thread.start()
@@ -320,6 +349,9 @@ class Delivery:
             said = orjson.loads(line)
         except orjson.JSONDecodeError:
             return
+        for name in ("away", "failed", "refused", "told"):  # before those who wait for it go on
+            if name in said:
+                self._told(said[name])
         with self.changed:
             if "ready" in said:
                 self.is_ready, self.away, self.step = True, None, said["ready"]["step"]
@@ -334,10 +366,11 @@ class Delivery:
                 self.away = said["away"]
             if "failed" in said:
                 self.failed, self.is_refused = said["failed"], True
+            programs, lines = said.get("earlier", (0, 0))
+            self.earlier_programs += programs
+            self.earlier_lines += lines
+            self.others = said.get("others", self.others)
             self.changed.notify_all()
-        for name in ("away", "failed", "refused", "told"):
-            if name in said:
-                self._told(said[name])
 
 
 # -- the recording ---------------------------------------------------------------------------------------------------
@@ -366,6 +399,8 @@ class Recording:
         self._lost = 0
         self._heads: dict[tuple[Any, Any], bytes] = {}
         self._told: set[str] = set()
+        #: why something could not be recorded, and how much
+        self._reasons: Counter[str] = Counter()
         self._steps = 0
         self._began = time.monotonic()
         self._has_own_time = False
@@ -418,8 +453,8 @@ class Recording:
             if payload is not None:
                 fields = {**payload, **fields}
             if sees is not None:
-                fields["sees"] = [sees] if isinstance(sees, str) else list(sees)
-            self._add(self._heads.get((kind, agent)) or self._head(kind, agent), fields, time)
+                fields["sees"] = _audience([sees] if isinstance(sees, str) else sees)
+            self._add(self._head_of(kind, agent), fields, time)
         except Exception as error:  # noqa: BLE001 - a recording does not end its program
             self._lose(error)
 
@@ -427,7 +462,7 @@ class Recording:
         """Record that an entity has these values now; others stay. Its ``position`` places it in space."""
         try:
             given = fields if values is None else {**values, **fields}
-            self._add(self._heads.get((".set", entity)) or self._head(".set", entity), given, None)
+            self._add(self._head_of(".set", entity), given, None)
         except Exception as error:  # noqa: BLE001 - as above
             self._lose(error)
 
@@ -438,14 +473,14 @@ class Recording:
         """
         try:
             spec = policy_spec(ObservationPolicy() if policy is None else policy)
-            self._add(self._head(".agent", name), {"policy": spec}, None)
+            self._add(self._head_of(".agent", name), {"policy": spec}, None)
         except Exception as error:  # noqa: BLE001 - as above
             self._lose(error)
 
     def remove(self, entity: str) -> None:
         """Record that an entity is no more."""
         try:
-            self._add(self._head(".remove", entity), {}, None)
+            self._add(self._head_of(".remove", entity), {}, None)
         except Exception as error:  # noqa: BLE001 - as above
             self._lose(error)
 
@@ -453,11 +488,11 @@ class Recording:
         """Record that the next step begins, or the one of this number; return the number.
 
         What is recorded before the first one is step 0. Let one process count: steps of several are numbered in the
-        order in which they arrive.
+        order in which they arrive. While the server is away, the number goes on from what is known of the world.
         """
         try:
             given = {} if number is None else {"step": _step_number(number)}
-            self._add(self._head(".step", None), given, time)
+            self._add(self._head_of(".step", None), given, time)
             with self._lock:
                 self._steps = self._steps + 1 if number is None else number - self._step_before()
                 return self._step_before() + self._steps
@@ -572,7 +607,7 @@ class Recording:
             raise too_large(len(text), most, "$.payload")
         if own_time is not None:
             self._has_own_time = True
-            stated = orjson.dumps(check_sim_time(float(own_time)))
+            stated = orjson.dumps(_stated_time(own_time))
             line = b"%bnull,%b,%b]\n" % (head, text, stated)
         elif self._has_own_time:
             line = b"%bnull,%b]\n" % (head, text)
@@ -594,20 +629,28 @@ class Recording:
         if self._durable and not self.flush():
             raise NotDurableError(f"it waits on disk and is not durable yet: {self._why_not()}")
 
-    def _head(self, kind: Any, agent: Any) -> bytes:
+    def _head_of(self, kind: Any, agent: Any) -> bytes:
         """Return how the lines of a kind and an agent begin."""
+        try:
+            known = self._heads.get((kind, agent))
+        except TypeError:  # it has no hash: a list, a dataclass that is not frozen
+            path, value = ("$.agent", agent) if type(kind) is str else ("$.kind", kind)
+            raise InvalidEffectError(f"{type_name(value)} is no name; give a text", path) from None
+        return known or self._head(kind, agent)
+
+    def _head(self, kind: Any, agent: Any) -> bytes:
+        """Make how the lines of a kind and an agent begin."""
         if type(kind) is not str or not 0 < len(kind) <= MAX_WORD:
             raise InvalidEffectError(f"a kind is a text of 1 to {MAX_WORD} characters", "$.kind")
         is_own = kind in {".set", ".remove", ".step", ".agent"}
         if (kind[0] == "." and not is_own) or is_system_kind(kind):
             what = f"{kind!r} is a name for the service's own effects, which begin with a dot, World, Intent …"
             raise ReservedKindError(what, "$.kind")
-        name = agent if agent is None or type(agent) is str else str(agent)
-        if (name is None and is_own and kind != ".step") or (name is not None and not 0 < len(name) <= MAX_WORD):
-            raise InvalidEffectError(f"an agent or entity has a name of 1 to {MAX_WORD} characters", "$.agent")
+        has_name = agent is not None or (is_own and kind != ".step")
+        name = _name_of("" if agent is None else agent, "$.agent") if has_name else None
         if name == SERVICE_SOURCE:
             raise ReservedKindError(f"{SERVICE_SOURCE!r} is the service's own name", "$.agent")
-        head = gate([kind, name], path="$")[:-1] + b","
+        head = b"[%b,%b," % (gate(kind, path="$.kind"), gate(name, path="$.agent"))
         if len(self._heads) >= _MOST_HEADS:
             self._heads.clear()
         self._heads[kind, agent] = head
@@ -621,7 +664,7 @@ class Recording:
             if self._spool is None:
                 given = self._settings
                 about = {name: given[name] for name in ("experiment", "tags", "url", "home")}
-                about |= {"world": self.name, "pid": os.getpid(), "began": time.time()}
+                about |= {"world": self.name, "pid": os.getpid()}
                 self._spool = Spool(Path(given["home"] + "-recordings"), about)
                 self._delivery = Delivery(self._spool.prefix, self._tell)
                 self._began = time.monotonic()
@@ -669,6 +712,7 @@ class Recording:
     def _drop(self, lines: int, error: Exception) -> None:
         self._lost += lines
         self.effects -= lines
+        self._count(error, lines)
         self._tell(error)
 
     def _flush_when_due(self) -> None:
@@ -692,10 +736,17 @@ class Recording:
 
     def _lose(self, error: Exception) -> None:
         """Count what could not be recorded, and do with the problem as the program wants."""
-        self._lost += not isinstance(error, NotDurableError)
+        if not isinstance(error, NotDurableError):
+            self._lost += 1
+            self._count(error, 1)
         self._tell(error)
         if self._on_error == "raise":
             raise error
+
+    def _count(self, error: Exception, lines: int) -> None:
+        """Count why something was lost."""
+        why = _shown(error)
+        self._reasons[why if why in self._reasons or len(self._reasons) < _MOST_COUNTED else "other reasons"] += lines
 
     def _tell(self, problem: Exception | str) -> None:
         """Tell of a problem once, unless the program wants it raised where it can be."""
@@ -703,7 +754,7 @@ class Recording:
             with suppress(Exception):
                 self._on_error(problem if isinstance(problem, Exception) else RecordingError(problem))
             return
-        text = str(problem) if isinstance(problem, SimulationError | str) else f"{type(problem).__name__}: {problem}"
+        text = _shown(problem)
         if self._on_error != "warn" or text in self._told or len(self._told) >= _MOST_TOLD:
             return
         self._told.add(text)
@@ -726,13 +777,22 @@ class Recording:
         before = self._step_before()
         if before:
             said[0] += f", after the {before:,} step{'' if before == 1 else 's'} that it had"
+        if delivery.earlier_programs:
+            lines = f": {delivery.earlier_lines:,} effects" if delivery.earlier_lines else ""
+            several = "" if delivery.earlier_programs == 1 else "s"
+            what = f"what {delivery.earlier_programs} earlier program{several} had left on disk for it"
+            said.append(f"  delivered before it: {what}{lines}")
+        if delivery.others:
+            said.append(
+                f"  being delivered besides: what earlier programs had left on disk for {_some(delivery.others)}"
+            )
         if self.lost:
             said.append(f"  {self.lost:,} could not be recorded")
+            said += _most("lost", self._reasons)
         waiting = self._written - delivery.lines
         if waiting > 0:
             said.append(f"  {waiting:,} of them wait on disk to be delivered: {self._why_not()}")
-        for how, times in self.converted.most_common(5):
-            said.append(f"  converted {times:,} times: {how}")
+        said += _most("converted", self.converted)
         if self._service is not None:
             said.append(f"  look at it: {self.link}")
         else:
@@ -745,6 +805,7 @@ class Recording:
         """Begin anew in a forked process: files and process are its parent's."""
         spool, delivery = self._spool, self._delivery
         self.effects = self._lost = self._steps = 0
+        self._reasons.clear()
         self._reset()
         if spool is not None:
             spool.forget()
@@ -774,6 +835,54 @@ def _tags(tags: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return tags as they stand in a world's configuration. Raises InvalidEffectError."""
     plain: dict[str, Any] = to_plain({} if tags is None else dict(tags), lambda _: None, path="$.tags", level=3)
     return plain
+
+
+def _name_of(value: Any, path: str) -> str:
+    """Return the name that a value is for an agent or entity. Raises InvalidEffectError."""
+    if value is None or type(value).__hash__ is None:
+        raise InvalidEffectError(f"{type_name(value)} is no name; give a text", path)
+    name = value if type(value) is str else str(value)
+    if not 0 < len(name) <= MAX_WORD:
+        raise InvalidEffectError(f"an agent or entity has a name of 1 to {MAX_WORD} characters, not {len(name)}", path)
+    return name
+
+
+def _audience(sees: Any) -> list[str]:
+    """Return the names of those who see an effect, as those of agents. Raises InvalidEffectError."""
+    try:
+        named = list(sees)
+    except TypeError:
+        raise InvalidEffectError(f"a list of agents, not {type_name(sees)}", "$.sees") from None
+    return [_name_of(each, f"$.sees[{at}]") for at, each in enumerate(named)]
+
+
+def _stated_time(given: Any) -> float:
+    """Return the time that a program states, in seconds. Raises InvalidEffectError."""
+    try:
+        return check_sim_time(float(given))
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidEffectError("a time is a finite number of seconds", "$.time") from None
+    except InvalidEffectError as error:
+        raise InvalidEffectError(error.reason, "$.time") from None
+
+
+def _shown(problem: Exception | str) -> str:
+    """Return a problem in words."""
+    return str(problem) if isinstance(problem, SimulationError | str) else f"{type(problem).__name__}: {problem}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = len(names) - _MOST_SUMMED_UP
+    return ", ".join(names[:_MOST_SUMMED_UP]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _most(what: str, counted: Counter[str]) -> list[str]:
+    """Return lines of the end about what happened most, and how many other sorts there were."""
+    most = counted.most_common(_MOST_SUMMED_UP)
+    lines = [f"  {what} {times:,} time{'' if times == 1 else 's'}: {how}" for how, times in most]
+    times, sorts = counted.total() - sum(times for _, times in most), len(counted) - len(most)
+    return [*lines, f"  {what} {times:,} more, of {sorts:,} other sort{'' if sorts == 1 else 's'}"] if sorts else lines
 
 
 def _step_number(number: Any) -> int:

