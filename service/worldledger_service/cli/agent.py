@@ -22,6 +22,8 @@ _PACKAGES: Final = {"jsonschema_rs": "jsonschema-rs", "limits": "limits"}
 #: service that is not there is told soon.
 _PATIENCE_SECONDS: Final = 60.0
 _FIRST_SECONDS: Final = 1.0
+#: Where a service listens that is not told otherwise.
+_USUAL_ADDRESS: Final = "http://127.0.0.1:8000"
 #: Most characters of what an agent says that are shown.
 _SHOWN: Final = 200
 
@@ -58,8 +60,14 @@ def run(
         ),
     ] = "ancestors",
     url: Annotated[
-        str, typer.Option("--url", metavar="URL", help="The service that serves the world.")
-    ] = "http://127.0.0.1:8000",
+        str | None,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="The service that serves the world.",
+            show_default=f"where the home is served, or {_USUAL_ADDRESS}",
+        ),
+    ] = None,
     give_up: Annotated[
         float | None,
         typer.Option(
@@ -96,6 +104,7 @@ def run(
         raise typer.BadParameter("name a file that says whom the model plays", param_hint="'--persona'")
     found = read_personas(persona)
     played = _played(found, agents or [], persona)
+    url = url or _served() or _USUAL_ADDRESS
     try:
         client = Client(url, world, patience=_PATIENCE_SECONDS)
     except ValueError as error:
@@ -109,6 +118,20 @@ def run(
         run_blocking(_run(client, played, answering, found.budget, recall, give_up_s=give_up, quiet=quiet))
     except ModelError as error:
         raise SimulationError(error.message) from None
+
+
+def _served() -> str | None:
+    """Return the address at which the home is served; None if it is not, or another database is used."""
+    from pydantic import ValidationError  # noqa: PLC0415 - slow to load, as the next
+
+    from worldledger_service.database.embedded.serving import served_at  # noqa: PLC0415
+    from worldledger_service.settings import Settings, refusal  # noqa: PLC0415
+
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        raise refusal(error) from None
+    return served_at(settings.home) if settings.database_url is None else None
 
 
 def _played(found: Personas, agents: list[str], file: Path) -> dict[str, Persona]:

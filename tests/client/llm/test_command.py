@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from worldledger_service.cli import agent
+from worldledger_service.database.embedded.serving import announcing
 
 from tests.client.helpers import soon, until
 from worldledger.client import Client
@@ -73,6 +74,18 @@ def test_a_line_says_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> N
     assert line("acted", Output(text="a\0b")).endswith(
         r"a\x00b, NUL characters and lone surrogates are replaced" + "\n"
     )
+
+
+def test_the_service_of_the_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents are run where the home is served, at any port, unless another database is used."""
+    monkeypatch.setenv("WORLDLEDGER_HOME", str(tmp_path))
+    monkeypatch.delenv("WORLDLEDGER_DATABASE_URL", raising=False)
+    assert agent._served() is None
+    with announcing(tmp_path) as announce:
+        announce("http://127.0.0.1:8619")
+        assert agent._served() == "http://127.0.0.1:8619"
+        monkeypatch.setenv("WORLDLEDGER_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
+        assert agent._served() is None
 
 
 async def test_a_world_that_is_not_there_is_told_with_the_address(room: Client) -> None:
