@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -197,3 +198,21 @@ def test_certificates_are_checked_where_there_are_any(url: str, checked: bool, m
     for transport in (Transport, BlockingTransport):
         transport(url, timeout=1, patience=1)
     assert told == [checked, checked]
+
+
+async def test_a_client_that_is_closed_while_it_waits_says_so() -> None:
+    """Its next attempt is none: what it would send goes nowhere."""
+    transport = Transport("http://127.0.0.1:1", timeout=1.0, patience=30.0)
+    tried = asyncio.Event()
+
+    async def attempt() -> None:
+        if transport.closed:
+            raise RuntimeError("sent by a closed client")
+        tried.set()
+        raise httpx2.ConnectError("refused")
+
+    calling = asyncio.create_task(transport._persist(attempt, again=True))
+    await tried.wait()
+    await transport.close()
+    with pytest.raises(ServiceUnavailableError, match="is closed"):
+        await calling

@@ -160,7 +160,14 @@ def test_what_an_earlier_program_left_on_disk_comes_first(
     home: Path, service: str, shared_url: str, world_id: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Steps, state and time follow it, and the end says what was delivered."""
-    about: dict[str, Any] = {"experiment": None, "tags": {}, "url": service, "home": str(home), "world": world_id, "pid": 1}
+    about: dict[str, Any] = {
+        "experiment": None,
+        "tags": {},
+        "url": service,
+        "home": str(home),
+        "world": world_id,
+        "pid": 1,
+    }
     left = Spool(Path(f"{home}-recordings"), about)
     left.write(b'[".step",null,70.0,{}]\n[".set","town",80.0,{"gold":1}]\n')
     left.end()
