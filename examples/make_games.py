@@ -34,6 +34,14 @@ from worldledger.folding import Fold
 GAMES = Path(__file__).parent / "games"
 VALUES = {chess.PAWN: 1, chess.KNIGHT: 3, chess.BISHOP: 3, chess.ROOK: 5, chess.QUEEN: 9, chess.KING: 0}
 
+#: What Hasty Hal says of his moves, by the first move that is written so.
+OF_HAL = {
+    "Bxe7": "A pawn for nothing, I thought, and never looked at the knight on g8: "
+    "my bishop is gone, and the game with it.",
+    "Nxd5": "The queen sees d5 as well. That was the knight.",
+    "Qxh7+": "Check, and a pawn! And a king that takes my queen.",
+}
+
 #: A player picks one of the legal moves.
 Player = Callable[[chess.Board, random.Random], chess.Move]
 
@@ -153,8 +161,9 @@ def illegal_move() -> chess.pgn.Game:
 
 
 def with_clocks() -> chess.pgn.Game:
-    """Make a game whose comments hold clocks, times and evaluations; Hal resigns it."""
+    """Make a game whose comments hold clocks, times and evaluations; Hal resigns it, and says what lost it."""
     game = new_game("Hasty Hal", "Cautious Cora", 4)
+    game.headers["Annotator"] = "Hasty Hal"
     game.headers["TimeControl"] = "300+2"
     play(game, seed=21, plies=36)
     rng = random.Random(21)
@@ -168,6 +177,8 @@ def with_clocks() -> chess.pgn.Game:
         node.set_eval(chess.engine.PovScore(score, chess.WHITE), depth=1)
     game.headers["Result"] = "0-1"
     game.headers["Termination"] = "normal"
+    for san, words in OF_HAL.items():
+        next(node for node in game.mainline() if node.san() == san).comment += f" {words}"
     game.end().comment += " Hal has had enough."
     return game
 

@@ -8,8 +8,8 @@ again: the engine's effects say what each trader has at the end of a turn, so by
 The world ``market`` has to be played (`make run` does it, or ``examples/market/play.py --world market``). What is there
 already is left as it is, so this may be run again at any time; the page ``whatif.html`` is written anew.
 
-The game is one of the examples, which have to be imported (`make run` does it). Hasty Hal gave a knight away by his
-eleventh move; stockfish plays on for him from before it, in a fork, where there is a stockfish.
+The game is one of the examples, which have to be imported (`make run` does it). Hasty Hal lost it by his fifth move, a
+bishop for a pawn; stockfish plays on for him from before it, in a fork, where there is a stockfish.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MARKET = Path(__file__).with_name("market")
 TRADER = "Trader_1"
 FORK_POINT = "turn:10"
 PAGE = "whatif.html"
-GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-04-03f59cd04455"
-BEFORE = "ply:20"
+GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-04-2cf1f0f3a25e"
+BEFORE = "ply:8"
 PLAYED_ON = "what-if"
 
 
@@ -108,7 +108,7 @@ def better(step: Callable[..., bool]) -> bool:
     forks = forks_of_the_game()
     if forks == []:
         players = ["--white", "stockfish", "--black", "random", "--nodes", "1000", "--seed", "1"]
-        title = "What if stockfish had gone on for Hasty Hal, before he gave a knight away?"
+        title = "What if stockfish had gone on for Hasty Hal, before he gave a bishop for a pawn?"
         arguments = ["chess", "play", "--from", f"{GAME}@{BEFORE}", *players, "--experiment", PLAYED_ON, "--quiet"]
         if step(title, arguments, seconds=60):
             forks = forks_of_the_game()

@@ -170,25 +170,33 @@ async def test_a_game_shows_its_board_and_its_moves(page: Page) -> None:
 
 
 async def test_a_game_leads_to_the_move_that_lost_it(page: Page) -> None:
-    """The list says how games ended; a game leads to the move that cost its loser most, with its sign, and to the end.
+    """The list says how games ended and if moves are commented; a game leads to the move that lost it, with its sign.
 
-    Nothing was written about that move; what was written nearest to it is one click away.
+    What its loser wrote about it stands beside the board, in sight. Of a move without words, the loser's nearest words
+    are one click away. A game that an illegal move ended leads there, and names what had cost most before.
     """
+    await page.set_viewport_size({"width": 1366, "height": 800})
     await page.goto("/#/?q=hasty-hal-vs-cautious-cora-2026-01-04")
-    row = page.get_by_role("row").filter(has_text="0-1, resignation: Hasty Hal - Cautious Cora")
+    row = page.get_by_role("row").filter(has_text="0-1, resignation: Hasty Hal - Cautious Cora, 4 comments")
+    await expect(row).to_contain_text("recent")
     await row.get_by_role("link").first.click()
     await expect(page.locator("main > header")).to_contain_text("0-1, resignation: Hasty Hal - Cautious Cora")
-    await page.get_by_role("button", name="Turning point: 5. Bxe7 ??").click()
+    await page.get_by_role("button", name="Where it was lost: 5. Bxe7 ??").click()
     await expect(moment(page)).to_have_attribute("aria-valuenow", "11")
     words = page.locator(".chess .words")
     await expect(words).to_contain_text("0.00 → -2.00, by the recorded evaluations")
-    await expect(words).to_contain_text("Nothing was written about this move.")
-    await words.get_by_role("button", name="18… Bxf5").click()
+    await expect(words).to_contain_text("Hasty Hal: A pawn for nothing, I thought")
+    await expect(words.get_by_text("A pawn for nothing")).to_be_in_viewport(ratio=1)
+    await page.keyboard.press("End")
     await expect(words).to_contain_text("Hal has had enough.")
+    await page.get_by_role("list", name="Moves").get_by_role("button", name="Rb8", exact=True).click()
+    await expect(words).to_contain_text("Nothing was written about this move.")
+    await words.get_by_role("button", name="5. Bxe7").click()
+    await expect(words).to_contain_text("A pawn for nothing")
     await page.goto(f"/#/w/{GAME}?at=3")
-    await expect(page.get_by_role("button", name="Turning point: 12. Qxh6 ??")).to_be_visible()
     await expect(page.locator(".chess .verdict")).to_contain_text("-3.00 → -9.00, by material")
-    await page.get_by_role("button", name="Lost by the illegal move h1e1").click()
+    await expect(page.locator(".chess .verdict").get_by_role("button", name="12. Qxh6 ??")).to_be_visible()
+    await page.get_by_role("button", name="Where it was lost: the illegal move h1e1").click()
     await expect(moment(page)).to_have_attribute("aria-valuenow", "27")
 
 

@@ -10,7 +10,7 @@ from worldledger_service.api.context import Services
 
 from tests.api.helpers import catch_up, problem
 
-from .games import moved, new_game, started
+from .games import new_game, said, started
 
 
 async def test_before_anybody_feeds_them_they_say_so(client: httpx2.AsyncClient) -> None:
@@ -34,14 +34,17 @@ async def test_a_paused_projection_is_behind(client: httpx2.AsyncClient, service
 
 @pytest.mark.usefixtures("projected")
 async def test_an_outcome_is_told_anew_once_it_is_known(client: httpx2.AsyncClient, services: Services) -> None:
-    """A world's tag with `outcome` changes as its projection comes to the head, which is the same one."""
-    await new_game(client, "g2", started(), moved("e2e4"))
+    """A world's tag with `outcome` changes as its projection comes to the head, which is the same one.
+
+    Of a game it says how many moves are commented.
+    """
+    await new_game(client, "g2", started(), said("MoveMade", {"uci_notation": "e2e4", "comment": "As always."}))
     before = await client.get("/v1/worlds/g2?outcome=true")
     await catch_up(services)
     tag = {"If-None-Match": before.headers["ETag"]}
     after = await client.get("/v1/worlds/g2?outcome=true", headers=tag)
     assert (before.json()["outcome"], after.status_code) == (None, 200)
-    assert after.json() == {**before.json(), "outcome": "*, black to move after 1 half-move: ana - bo"}
+    assert after.json() == {**before.json(), "outcome": "*, black to move after 1 half-move: ana - bo, 1 comment"}
     assert (await client.get("/v1/worlds/g2", headers=tag)).headers["ETag"] == f'{before.headers["ETag"][:-10]}"'
 
 

@@ -28,17 +28,18 @@ STYLE.replaceSync(`
 .chess .at { font-size: 0.2px; fill: #3b2d1f; stroke: none; }
 .chess .player { display: flex; justify-content: space-between; gap: 1em; }
 .chess .turn { font-weight: 600; }
-.chess ol { margin: 0; padding: 0; list-style: none; max-height: 26rem; overflow: auto; }
+.chess ol { margin: 0; padding: 0; list-style: none; max-height: 22rem; overflow: auto; }
 .chess li { display: grid; grid-template-columns: 2.5em 1fr; gap: 0.3em; align-items: baseline; }
 .chess li button { border: 0; background: none; padding: 0 0.3em; text-align: left; }
 .chess li button[aria-current] { background: var(--here); }
 .chess .dear { color: var(--bad); font-weight: 600; }
 .chess .verdict { margin: 0 0 0.5rem; } .chess .verdict p { margin: 0.2rem 0; }
-.chess .words { border-left: 3px solid var(--here); margin: 0.4rem 0; padding: 0.1rem 0.6rem; }
-.chess .words p { margin: 0.2rem 0; }
+.chess .words { border-left: 3px solid var(--here); margin: 0 0 0.5rem; padding: 0.1rem 0.6rem; min-height: 6rem; max-height: 12rem; overflow: auto; }
+.chess .words p { margin: 0.2rem 0; overflow-wrap: anywhere; white-space: pre-wrap; }
 .chess .words .move { font-size: 0.9rem; font-weight: 600; }
 .chess .later, .chess .later .wl-note { color: var(--quiet); font-style: italic; }
 .chess .said { display: block; font-size: 0.9em; color: var(--quiet); white-space: pre-wrap; overflow-wrap: anywhere; }
+.chess .words .said { color: var(--text); } .chess .by { color: var(--quiet); }
 .chess .refused { color: var(--bad); }
 .chess form { display: flex; flex-wrap: wrap; gap: 0.3rem 0.8rem; align-items: center; margin: 0.4rem 0; }
 .chess form[hidden] { display: none; }
@@ -138,7 +139,7 @@ const chances = (pawns) => 2 / (1 + Math.exp(-0.368208 * pawns)) - 1;
 const DEAR = /** @type {const} */ ([[0.3, "??"], [0.2, "?"], [0.1, "?!"]]);
 /** The signs of annotated moves, by their numbers (NAGs). @type {Record<number, string>} */
 const NAGS = { 1: "!", 2: "?", 3: "!!", 4: "??", 5: "!?", 6: "?!" };
-/** Members of a payload in which somebody says something of a move. */
+/** Members of a payload in which something is said of a move. Comments are the record's, the others the player's. */
 const SAID = ["comment", "reasoning", "detail"];
 /** Kinds of effects in which players write. */
 const WRITTEN = ["GenerationText", "Speak", "MessageEmitted", "ReasoningRecorded"];
@@ -193,13 +194,25 @@ function judged(moves, start) {
   });
 }
 
-/** What is said in a payload. @param {Obj} payload @param {...string} others members in which it may be, too */
-function saidIn(payload, ...others) {
+/** Who a payload says its player is, or else its source. @param {Effect} effect */
+const author = ({ payload, source_id }) => String(payload["agent_id"] ?? source_id);
+
+/**
+ * What is said in an effect, and by whom.
+ * @typedef {{ by: string; said: string }} Words
+ * @param {Effect} effect @param {string} annotator who wrote the comments of the record; empty where it does not say
+ * @param {...string} others members in which it may be, too @returns {Words[]}
+ */
+function saidIn(effect, annotator, ...others) {
   return [...SAID, ...others].flatMap((name) => {
-    const said = payload[name];
-    return typeof said === "string" && said !== "" ? [said] : [];
+    const said = effect.payload[name];
+    const by = name === "comment" ? annotator || "comment in the record" : author(effect);
+    return typeof said === "string" && said !== "" ? [{ by, said }] : [];
   });
 }
+
+/** Words with their author before them. @param {string} tag @param {Words} words */
+const quoted = (tag, { by, said }) => make(tag, "said", make("bdi", "by", by), ": ", make("bdi", "", said));
 
 /** Who moves the sides of a game that is played on, as `POST /v1/games` takes them, with words for people. */
 const PLAYERS = [["external", "by hand"], ["random", "at random"], ["stockfish", "by Stockfish"]];
@@ -381,12 +394,16 @@ export function panel(element, frames, cursor, tools) {
   list.setAttribute("aria-label", "Moves");
   const verdict = make("div", "verdict");
   const words = make("div", "words");
-  const root = make("div", "chess", make("div", "", left, words, forms), make("div", "", verdict, list));
+  const root = make("div", "chess", make("div", "", left, forms), make("div", "", verdict, words, list));
   element.append(root);
   /** @type {{ seq: number; button: HTMLElement; item: HTMLElement; effect: Effect; text: string; sign: string; told: string }[]} */
   let entries = [];
   let counted = -1;
-  /** The moves with which something was written. @type {{ index: number; seq: number; text: string; said: string }[]} */
+  /** Who wrote the comments of the record; empty where it does not say. */
+  let annotator = "";
+  /** The side that lost. @type {string | undefined} */
+  let lost;
+  /** The moves with which something was written. @type {({ index: number; seq: number; text: string; side: Json | undefined } & Words)[]} */
   let spoken = [];
   /** The entry of which the words are shown. @type {unknown} */
   let told;
@@ -416,7 +433,7 @@ export function panel(element, frames, cursor, tools) {
     }
     const facts = [worth(payload["evaluation"]), clock(payload["clock"])].filter((each) => each !== "").join("  ");
     const body = make("span", "", button, facts === "" ? "" : ` ${facts}`);
-    for (const said of saidIn(payload)) body.append(make("bdi", "said", said));
+    for (const { said } of saidIn(effect, annotator)) body.append(make("bdi", "said", said));
     const item = make("li", "", make("span", "wl-note", number), body);
     return { seq, button, item, effect, text: refused ? text : `${number} ${text}`, sign, told };
   };
@@ -425,7 +442,10 @@ export function panel(element, frames, cursor, tools) {
     if (effects.length === counted) return;
     counted = effects.length;
     const moves = effects.filter(({ kind }) => kind === "MoveMade");
-    const start = effects.find(({ kind }) => kind === "GameStarted")?.payload["initial_fen"];
+    const { initial_fen: start, tags } = object(effects.find(({ kind }) => kind === "GameStarted")?.payload);
+    const ended = effects.find(({ kind }) => kind === "GameEnded")?.payload;
+    annotator = String(object(tags)["Annotator"] ?? "");
+    lost = { white_wins: "black", black_wins: "white" }[String(ended?.["result"])];
     // A fork has no GameStarted, and its first position is not one that the game began with.
     const costs = judged(
       moves.map(({ payload }) => payload),
@@ -436,10 +456,10 @@ export function panel(element, frames, cursor, tools) {
       entry(effect, of.get(effect.global_seq))
     );
     spoken = entries.flatMap(({ seq, text, effect }, index) =>
-      saidIn(effect.payload).slice(0, 1).map((said) => ({ index, seq, text, said }))
+      saidIn(effect, annotator).slice(0, 1).map((said) => ({ index, seq, text, side: effect.payload["player"], ...said }))
     );
     list.replaceChildren(...entries.map(({ item }) => item));
-    judge(effects.find(({ kind }) => kind === "GameEnded")?.payload, moves, costs);
+    judge(ended, moves, costs);
     mark();
     written = await frames.effects(...WRITTEN);
     told = undefined;
@@ -452,12 +472,18 @@ export function panel(element, frames, cursor, tools) {
     button.addEventListener("click", () => cursor.go(seq));
     return button;
   };
+  /** The same in a line of text. @param {string} title @param {number} seq */
+  const link = (title, seq) => {
+    const button = leading(title, seq);
+    button.className = "link";
+    return button;
+  };
   /**
-   * Say how the game ended, and lead to the move that cost its loser most; of a game that nobody lost, the dearest one.
+   * Lead to where the game was lost: to the illegal move that ended it, or to the move that cost its loser most; of a
+   * game that nobody lost, to the dearest one.
    * @param {Obj | undefined} ended @param {Effect[]} moves @param {{ cost: number; sign: string; told: string }[]} costs
    */
   const judge = (ended, moves, costs) => {
-    const lost = { white_wins: "black", black_wins: "white" }[String(ended?.["result"])];
     const ofLoser = moves.map((move, index) => ({ move, cost: costs[index]?.cost ?? 0 }))
       .filter(({ move }) => lost === undefined || move.payload["player"] === lost)
       .filter(({ cost }) => cost >= DEAR[2][0]);
@@ -466,32 +492,33 @@ export function panel(element, frames, cursor, tools) {
       : ofLoser.reduce((most, each) => each.cost > most.cost ? each : most);
     const turn = entries.find(({ effect }) => effect === dearest?.move);
     const last = entries.at(-1);
-    /** @type {HTMLElement[]} */
+    const isIllegal = last?.effect.kind === "MoveRejected" && ended?.["reason"] === "illegal_move";
+    const title = lost === undefined ? "Largest swing" : "Where it was lost";
+    /** @type {(Node | string)[]} */
     const inside = [];
+    if (isIllegal) inside.push(leading(`${title}: the illegal move ${last.text}`, last.seq), " ");
     if (turn !== undefined) {
-      const title = lost === undefined ? "Largest swing" : "Turning point";
-      const button = leading(`${title}: ${turn.text} ${turn.sign}`.trim(), turn.seq);
-      inside.push(make("p", "", button, " ", make("span", "wl-note", turn.told)));
-    } else if (lost !== undefined) {
+      const named = `${turn.text} ${turn.sign}`.trim();
+      const why = make("span", "wl-note", ` ${turn.told}`);
+      if (isIllegal) inside.push(make("span", "wl-note", "before it cost most: "), link(named, turn.seq), why);
+      else inside.push(leading(`${title}: ${named}`, turn.seq), why);
+    } else if (lost !== undefined && !isIllegal) {
       inside.push(
-        make("p", "wl-note", `No move of ${lost} shows as a mistake: nothing is known but material and mate.`),
+        make("span", "wl-note", `No move of ${lost} shows as a mistake: nothing is known but material and mate.`),
       );
     }
-    if (last !== undefined && last.effect.kind === "MoveRejected" && ended?.["reason"] === "illegal_move") {
-      inside.push(make("p", "", leading(`Lost by the illegal move ${last.text}`, last.seq)));
-    }
-    verdict.replaceChildren(...inside);
+    const many = spoken.length === 1 ? "one move" : `${spoken.length} moves`;
+    const written = spoken.length === 0 ? [] : [make("p", "wl-note", `Something was written about ${many}.`)];
+    verdict.replaceChildren(make("p", "", ...inside), ...written);
   };
-  /** Who a payload says its player is, or else its source. @param {Effect} effect */
-  const author = ({ payload, source_id }) => String(payload["agent_id"] ?? source_id);
-  /** A link to the move nearest to one that something was written with. @param {number} at */
+  /** A link to the nearest move that something was written with, of the loser's if there is one. @param {number} at */
   const nearest = (at) => {
     const far = ({ index = 0 }) => Math.abs(index - at);
-    const [first, ...others] = spoken;
+    const ofLoser = spoken.filter(({ side }) => lost !== undefined && side === lost);
+    const [first, ...others] = ofLoser.length > 0 ? ofLoser : spoken;
     if (first === undefined) return [];
     const near = others.reduce((best, each) => far(each) < far(best) ? each : best, first);
-    const said = make("bdi", "", near.said);
-    return [make("p", "wl-note", "The nearest words: ", leading(near.text, near.seq), " ", said)];
+    return [make("p", "wl-note", "The nearest words: ", leading(near.text, near.seq), " ", quoted("span", near))];
   };
   /** What the player of the move at the cursor wrote about it: with it, or between the moves around it. */
   const tellWords = () => {
@@ -504,12 +531,15 @@ export function panel(element, frames, cursor, tools) {
     const [from, to] = [entries[at - 1]?.seq ?? 0, entries[at + 1]?.seq ?? Infinity];
     const own = written.filter((each) => each.global_seq > from && each.global_seq < to && author(each) === who)
       .filter(({ kind, payload }) => kind !== "GenerationText" || payload["part"] === "output");
-    const texts = [...saidIn(now.effect.payload), ...own.flatMap(({ payload }) => saidIn(payload, "text", "content"))];
-    const title = make("p", "move", `${now.text} ${now.sign} `, make("bdi", "", who));
+    const texts = [
+      ...saidIn(now.effect, annotator),
+      ...own.flatMap((each) => saidIn(each, annotator, "text", "content")),
+    ];
+    const title = make("p", "move", `${now.text} ${now.sign} by `, make("bdi", "", who));
     const why = now.told === "" || now.sign === "" ? [] : [make("p", "wl-note", now.told)];
     const said = texts.length === 0
       ? [make("p", "wl-note", "Nothing was written about this move."), ...nearest(at)]
-      : texts.map((each) => make("bdi", "said", each));
+      : texts.map((each) => quoted("p", each));
     words.replaceChildren(title, ...why, ...said);
   };
   const mark = () => {

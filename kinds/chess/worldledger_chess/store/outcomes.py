@@ -1,4 +1,4 @@
-"""How games of chess stand, in a line each: the result, how it came about, and the players."""
+"""How games of chess stand, in a line each: the result, how it came about, the players, and if moves are commented."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 #: The games of some names: $1.
 GAMES: Final = """
 select world_id, coalesce(white, white_agent_id) as white, coalesce(black, black_agent_id) as black,
-       status, result, reason, turn, plies
-from projections.games where world_id = any($1::text[]) and status is not null
+       status, result, reason, turn, plies, coalesce(comments, 0) as comments
+from projections.games left join (
+    select world_id, count(nullif(comment, '')) as comments
+    from projections.moves where world_id = any($1::text[]) group by world_id
+) commented using (world_id)
+where world_id = any($1::text[]) and status is not null
 """
 
 
 def line(game: Row) -> str:
-    """Return how a game stands, such as ``1-0, checkmate: Ann - Bob``; lists cut at the end."""
+    """Return how a game stands, such as ``1-0, checkmate: Ann - Bob, 3 comments``; lists cut at the end."""
     players = f"{game['white'] or '?'} - {game['black'] or '?'}"
+    if game["comments"]:
+        players += f", {counted(game['comments'], 'comment')}"
     if game["result"] is None:
         return f"*, {game['turn']} to move after {counted(game['plies'], 'half-move')}: {players}"
     how = game["reason"] if game["reason"] not in {None, "unknown"} else game["status"]
