@@ -222,6 +222,7 @@ Deno.test("a view is as of the last effect that told the agent something, if nee
     [2049, false],
     [2050, true],
   ]);
+  same([1030, 1031, 1033].map((seq) => store.toldAt(seq)), [[], undefined, []]);
   await store.grow(2070, 2070);
   same(asOf(2059, 2060, 2070), [[2050, true], [2060, true], [2060, true]]);
 });

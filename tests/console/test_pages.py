@@ -81,6 +81,7 @@ async def test_two_worlds_are_selected_and_compared(page: Page) -> None:
     """Two ticks lead to where the two part, each in its lane with the effect that parts them, and to their measures."""
     await page.goto("/")
     games = page.get_by_role("checkbox", name=re.compile("^Select examples-hasty"))
+    await expect(page.get_by_text("To compare worlds, tick two or more.")).to_be_visible()
     await games.nth(0).check()
     await games.nth(1).check()
     await page.get_by_role("link", name="Compare 2 worlds").click()
@@ -110,6 +111,9 @@ async def test_the_lanes_of_a_fork_begin_below_the_past_that_it_shares(page: Pag
     await expect(differs.get_by_role("row").nth(1)).to_have_text(re.compile(r"^payload\.\w+.+\u2013$"))
     fork = page.get_by_role("region", name="Lane of second-try").get_by_role("listitem")
     await expect(fork.first).to_contain_text("WorldCreated")
+    await expect(shared).to_contain_text("effects of this past are compared and equal")
+    # What it made of the state, from what the other one still has.
+    await expect(differs.get_by_role("row", name=re.compile("^state: ")).first).to_contain_text(" → ")
     await page.get_by_role("combobox", name="Compare what was seen").select_option("Bea")
     await page.get_by_text("Where the views differ").click()
     await expect(page.get_by_role("tree", name="Where the views differ")).to_contain_text("Bea")
@@ -178,7 +182,7 @@ async def test_a_game_leads_to_the_move_that_lost_it(page: Page) -> None:
     await page.set_viewport_size({"width": 1366, "height": 800})
     await page.goto("/#/?q=hasty-hal-vs-cautious-cora-2026-01-04")
     row = page.get_by_role("row").filter(has_text="0-1, resignation: Hasty Hal - Cautious Cora, 4 comments")
-    await expect(row).to_contain_text("recent")
+    await expect(row).not_to_contain_text("live")
     await row.get_by_role("link").first.click()
     await expect(page.locator("main > header")).to_contain_text("0-1, resignation: Hasty Hal - Cautious Cora")
     await page.get_by_role("button", name="Where it was lost: 5. Bxe7 ??").click()
@@ -370,16 +374,21 @@ async def test_a_simulation_has_charts_over_turns_and_a_map(page: Page) -> None:
 
 
 async def test_messages_say_who_could_see_them(page: Page, site: Site) -> None:
-    """The feed names the agents that each message reached: a private one its source and target alone; also offline."""
+    """The feed names the agents that each message reached, and so does the transcript: those whose views tell of it."""
     site.post("/v1/worlds", {"world_id": "square"})
     for name in ("ann", "bob"):
         site.post("/v1/worlds/square/agents", {"agent_id": name})
     whisper = draft("Speak", "cid", text="<b>psst</b>", private=True, target_id="bob")
-    site.post("/v1/worlds/square/effects", [draft("Speak", "cid", text="Figs!"), whisper])
+    aside = draft("Speak", "cid", text="Soon.", sees=["ann"])
+    site.post("/v1/worlds/square/effects", [aside, draft("Speak", "cid", text="Figs!"), whisper])
     await page.goto("/#/w/square?at=live")
     feed = page.get_by_role("list", name="Messages, the newest first").get_by_role("listitem")
     await expect(feed.nth(1)).to_contain_text("Figs! seen by ann, bob")
     await expect(feed.nth(0)).to_have_text("cid to bob alone: <b>psst</b> seen by bob")
+    await page.goto("/#/w/square?at=live&panes=transcript")
+    for words, agents in (("Soon.", "ann"), ("Figs!", "ann, bob"), ("psst", "bob")):
+        line = script_of(page).get_by_role("listitem").filter(has_text=words)
+        await expect(line).to_have_text(re.compile(rf"shown to {agents}$"))
 
 
 async def test_the_list_of_effects_follows_the_cursor(page: Page) -> None:
@@ -485,6 +494,15 @@ async def test_belief_stands_beside_the_truth(page: Page) -> None:
         ("y", "width", "height"), 0
     )
     await expect(belief.locator(".mark-noised").first).to_contain_text("≈ is ")
+    # A wrong number and the right one are whole beside the effects on a small screen, and told in full.
+    await page.set_viewport_size({"width": 1366, "height": 800})
+    cut = "lines => lines.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth).length"
+    assert await belief.locator(".mark-noised > *").evaluate_all(cut) == 0
+    await belief.get_by_role("cell").filter(has=page.locator(".mark-noised")).first.click()
+    await expect(belief.get_by_role("status")).to_have_text(re.compile(r"^Ann \u203a \w+: .*[\d.]+ ≈ is [\d.]+"))
+    await belief.locator(".wrong summary").click()
+    wrong = belief.get_by_role("list", name="Wrong values").get_by_role("listitem")
+    await expect(wrong.filter(has_text="≈").first).to_have_text(re.compile(r"^Ann \u203a .+ [\d.]+ ≈ is [\d.]+$"))
     assert "agent=Bea" in page.url
     await page.reload()
     await expect(belief).to_contain_text("as of seq")
@@ -506,14 +524,24 @@ async def test_the_truth_says_from_which_of_several_agents_something_is_hidden(p
     await expect(truth.get_by_role("img", name=re.compile("^not shown to"))).to_have_count(0)
 
 
-async def test_what_an_effect_changes_is_marked(page: Page) -> None:
-    """The one value that an effect changes is marked in the tree, and in the panel of its kind."""
+async def test_what_an_effect_changes_is_marked(page: Page, site: Site) -> None:
+    """The one value that an effect changes is marked in the tree, and in the panel of its kind.
+
+    In the tree small entities are open, in the order of the numbers in their names.
+    """
     await page.goto("/#/w/bazaar?at=live&panes=state,tree,effects")
     await page.get_by_role("row", name=re.compile("AgentStateChanged")).click()
     tree = page.get_by_role("tree", name="State")
     food = tree.get_by_role("treeitem").filter(has_text=re.compile(r"^food 4"))
     await expect(food).to_have_class(re.compile("changed"))
     await expect(page.locator(".panel td.changed")).to_have_text(re.compile("food 4"))
+    site.post("/v1/worlds", {"world_id": "many"})
+    made = [draft("EntityCreated", "cid", entity_id=f"one-{n}", entity_data={"gold": n}) for n in range(13, 0, -1)]
+    site.post("/v1/worlds/many/effects", made)
+    await page.goto("/#/w/many?at=live&panes=state,tree")
+    names = tree.get_by_role("button", name=re.compile("one-"))
+    await expect(names).to_contain_text([f"one-{n} " for n in range(1, 14)])
+    await expect(tree.get_by_role("treeitem").filter(has_text=re.compile("^gold"))).to_have_count(13)
 
 
 async def test_a_world_is_followed_live(page: Page, site: Site) -> None:
@@ -776,6 +804,8 @@ async def test_a_world_is_taken_along_as_one_file(page: Page, tmp_path: Path) ->
     await page.goto("/#/w/bazaar?at=6&agent=Bea")
     file = tmp_path / "bazaar.html"
     await saved(page, "Save the page", file)
+    told = "Saved as bazaar-6-Bea.html: bazaar from its beginning to its end; it opens at effect 6, with the belief of "
+    await expect(page.get_by_role("dialog").get_by_role("status")).to_have_text(f"{told}Bea.")
     await page.context.set_offline(True)
     await page.goto(file.as_uri())
     await expect(moment(page)).to_have_attribute("aria-valuenow", "6")

@@ -96,17 +96,27 @@ class Block {
     return patch?.seq === seq ? patch.ops : [];
   }
 
+  /** Whether an agent was told of the effect at a seq: as an event, or by what it changed. */
+  isToldAt(seq: number): boolean {
+    const told = this.data.told ?? [];
+    return told[upTo(told, seq, (each) => each) - 1] === seq;
+  }
+
   /** How many patches lead to a seq. */
   private countTo(seq: number): number {
-    const { patches } = this.data;
-    let [low, high] = [0, patches.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((patches[middle] as { seq: number }).seq <= seq) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+    return upTo(this.data.patches, seq, (patch) => patch.seq);
   }
+}
+
+/** How many of a list in ascending order are at or before a seq. */
+function upTo<T>(list: readonly T[], seq: number, seqOf: (each: T) => number): number {
+  let [low, high] = [0, list.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (seqOf(list[middle] as T) <= seq) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 /** The states of a block, each with the seq of the effect that made it. */
@@ -155,6 +165,13 @@ export class FrameStore {
   changesAt(seq: number): readonly Operation[] | undefined {
     const block = this.blocks.get(blockOf(seq));
     return block !== undefined && seq > block.data.key && seq <= block.data.last ? block.changesAt(seq) : undefined;
+  }
+
+  /** What the effect at a seq told an agent, as changes of its view: none for an event. Undefined if it told nothing. */
+  toldAt(seq: number): readonly Operation[] | undefined {
+    const changes = this.changesAt(seq);
+    if (changes === undefined || changes.length > 0) return changes;
+    return this.blocks.get(blockOf(seq))?.isToldAt(seq) ? changes : undefined;
   }
 
   /** States over the whole world: those of the coarse level or, of a world that is one block, every one. */

@@ -207,12 +207,17 @@ function used(payload: Obj): string {
 
 /** What was done, in the words of who did it; empty where the payload has no such words. */
 function deed(payload: Obj): string {
-  const { patch } = payload;
-  if (Array.isArray(patch)) {
-    const told = patch.filter(isObject).map(({ op, path, value }) => operation(text(op), text(path), value));
-    return short(told.join(", "), 400);
-  }
+  const patch = patched(payload["patch"]);
+  if (patch !== null) return short(patch, 400);
   return text(payload["san_notation"]) || text(payload["attempted"]);
+}
+
+/** A patch as people read it; null for what is none. */
+export function patched(patch: Json | undefined): string | null {
+  if (!Array.isArray(patch) || patch.length === 0) return null;
+  const told = patch.filter(isObject).filter((each) => "op" in each && "path" in each);
+  if (told.length < patch.length) return null;
+  return told.map(({ op, path, value }) => operation(text(op), text(path), value)).join(", ");
 }
 
 /** An operation of a patch as people read it. */

@@ -1,6 +1,6 @@
 /** A map of whatever has a position, with trails, on a canvas. */
 
-import { agentsWithout, type Shown } from "../core/belief.ts";
+import { agentsWithout, type Shown, SIGNS } from "../core/belief.ts";
 import { STEP } from "../core/frames.ts";
 import { below, type Json, steps } from "../core/json.ts";
 import type { Cursor, Frames } from "../core/panel.ts";
@@ -11,6 +11,8 @@ type Places = ReadonlyMap<string, Point>;
 
 /** Effects back to which trails reach, entities with names, pixels around the map. */
 const [TRAIL, NAMED, EDGE] = [64, 40, 24];
+/** Pixels between a point and its label, and between the lines of two labels. */
+const [APART, LINE] = [8, 14];
 /** Milliseconds between two times that the map is put into words. */
 const WORDS_MS = 250;
 
@@ -71,6 +73,27 @@ function moves(from: Places, to: Places): readonly (readonly [Point, Point])[] {
   return found;
 }
 
+/** A label on a map: its left end, its base line and its width. */
+interface Label {
+  left: number;
+  base: number;
+  wide: number;
+}
+
+/** Where a label so wide goes: beside its point, above or below, so that it covers no other one if there is room. */
+function placed(wide: number, [x, y]: Point, width: number, others: readonly Label[]): Label {
+  const right = { left: x + APART, base: y + 4, wide };
+  const left = { ...right, left: x - APART - wide };
+  const above = { left: x - wide / 2, base: y - APART, wide };
+  const spots = [right, left, above, { ...above, base: y + APART + 10 }];
+  const isFree = (spot: Label) =>
+    spot.left >= 0 && spot.left + wide <= width &&
+    others.every((other) =>
+      Math.abs(other.base - spot.base) >= LINE || other.left + other.wide < spot.left || spot.left + wide < other.left
+    );
+  return spots.find(isFree) ?? (right.left + wide > width ? left : right);
+}
+
 /** Keep a map up to date on a canvas, which is hidden while nothing has a position; returns how to end that. */
 export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Cursor): () => void {
   const extent: Extent = extents.get(cursor) ??
@@ -79,6 +102,13 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
   /** The size of the canvas, told by the browser: asking would have it lay out the page for each frame. So do colours. */
   let room: readonly [number, number] = [0, 0];
   let colours: string[] = [];
+  /** Widths of labels: to measure one takes longer than to draw it. */
+  const widths = new Map<string, number>();
+  const widthOf = (context: CanvasRenderingContext2D, text: string): number => {
+    const known = widths.get(text) ?? context.measureText(text).width;
+    widths.set(text, known);
+    return known;
+  };
 
   const draw = () => {
     const { seq } = cursor;
@@ -134,6 +164,7 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
     const moved = new Set([...frame?.changed ?? []].map((pointer) => steps(pointer)[1]));
     context.font = "12px system-ui, sans-serif";
     const points = { [ink]: new Path2D(), [accent]: new Path2D() };
+    const labels: Label[] = [];
     for (const [name, place] of now) {
       const [x, y] = at(place);
       const pointer = below("/entities", name);
@@ -148,13 +179,13 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
         context.stroke(path);
       }
       if (now.size > NAMED) continue;
-      const isRight = x > width * 0.75;
-      context.textAlign = isRight ? "right" : "left";
       const agents = mark === undefined || frame === undefined
         ? []
         : agentsWithout(frame.hidden, `${pointer}/position`);
-      const told = [name, mark ?? "", agents.length === 0 ? "" : `from ${agents.join(", ")}`].join(" ").trim();
-      context.fillText(told, isRight ? x - 8 : x + 8, y + 4);
+      const told = [name, mark === undefined ? "" : SIGNS[mark], agents.join(", ")].join(" ").trim();
+      const label = placed(widthOf(context, told), [x, y], width, labels);
+      labels.push(label);
+      context.fillText(told, label.left, label.base);
     }
     for (const [colour, path] of Object.entries(points)) {
       context.fillStyle = colour;

@@ -7,6 +7,7 @@ import type { Chart, Series } from "../core/chart.ts";
 import { isObject, type Json, type Obj } from "../core/json.ts";
 import type { Compared, GroupSeries, MeasureSeries, Pair } from "../core/source.ts";
 import { count, plain, short } from "../core/text.ts";
+import { patched } from "../core/transcript.ts";
 import { go, source, words } from "../parts/app.ts";
 import { ChartView } from "../parts/chart.tsx";
 import { Lanes } from "../parts/lanes.tsx";
@@ -61,7 +62,12 @@ export function Compare({ here }: { here: CompareAddress }) {
           <section aria-label="Where they part">
             <h2>Where they part</h2>
             {answer.pairs.map((pair) => (
-              <OnePair key={`${pair.a}\n${pair.b}`} pair={pair} only={answer.pairs.length === 1} />
+              <OnePair
+                key={`${pair.a}\n${pair.b}`}
+                pair={pair}
+                only={answer.pairs.length === 1}
+                states={answer.states?.divergence?.differences ?? []}
+              />
             ))}
             {agents.value.length > 0 && (
               <p>
@@ -90,7 +96,7 @@ export function Compare({ here }: { here: CompareAddress }) {
   );
 }
 
-function OnePair({ pair, only }: { pair: Pair; only: boolean }) {
+function OnePair({ pair, only, states }: { pair: Pair; only: boolean; states: Field[] }) {
   const { a, b, divergence } = pair;
   const [isOpen, open] = useState(only);
   const told = pair.equal ? "nothing differs" : divergence === null ? "they do not part" : partingOf(pair);
@@ -101,7 +107,7 @@ function OnePair({ pair, only }: { pair: Pair; only: boolean }) {
       </summary>
       {isOpen && (
         <>
-          {divergence !== null && <Fields a={a} b={b} fields={divergence.fields} />}
+          {divergence !== null && <Fields a={a} b={b} divergence={divergence} states={states} />}
           <Lanes pair={pair} />
           <details>
             <summary>Every difference</summary>
@@ -114,10 +120,30 @@ function OnePair({ pair, only }: { pair: Pair; only: boolean }) {
 }
 
 type Divergence = NonNullable<Pair["divergence"]>;
+type Field = Divergence["fields"][number];
 
-/** What differs where two worlds part; of an effect that only one has, what it says. */
-function Fields({ a, b, fields }: { a: string; b: string } & Pick<Divergence, "fields">) {
-  if (fields.length === 0) return null;
+/**
+ * What differs where two worlds part, in the effects and in the states after them. Of an effect that only one has it is
+ * what it says, and what it made of the values that the other one still has.
+ */
+function Fields({ a, b, divergence, states }: { a: string; b: string; divergence: Divergence; states: Field[] }) {
+  const rows = [
+    ...divergence.fields.slice(0, FIELDS).map((field) => ({
+      name: field.path.replace(/^\$\./, ""),
+      a: valueOf(field.a, field.a_missing, field.a_bytes),
+      b: valueOf(field.b, field.b_missing, field.b_bytes),
+    })),
+    ...states.slice(0, FIELDS).map((field) => {
+      const inA = valueOf(field.a, field.a_missing, field.a_bytes);
+      const inB = valueOf(field.b, field.b_missing, field.b_bytes);
+      return {
+        name: `state: ${field.path.replace(/^\$\.(entities\.)?/, "")}`,
+        a: divergence.b === null ? `${inB} → ${inA}` : inA,
+        b: divergence.a === null ? `${inA} → ${inB}` : inB,
+      };
+    }),
+  ];
+  if (rows.length === 0) return null;
   return (
     <table class="differing">
       <caption class="unseen">What differs there</caption>
@@ -131,16 +157,16 @@ function Fields({ a, b, fields }: { a: string; b: string } & Pick<Divergence, "f
         </tr>
       </thead>
       <tbody>
-        {fields.slice(0, FIELDS).map((field) => (
-          <tr key={field.path}>
+        {rows.map((row) => (
+          <tr key={row.name}>
             <th scope="row">
-              <bdi>{field.path.replace(/^\$\./, "")}</bdi>
+              <bdi>{row.name}</bdi>
             </th>
             <td>
-              <bdi>{valueOf(field.a, field.a_missing, field.a_bytes)}</bdi>
+              <bdi>{row.a}</bdi>
             </td>
             <td>
-              <bdi>{valueOf(field.b, field.b_missing, field.b_bytes)}</bdi>
+              <bdi>{row.b}</bdi>
             </td>
           </tr>
         ))}
@@ -150,7 +176,7 @@ function Fields({ a, b, fields }: { a: string; b: string } & Pick<Divergence, "f
 }
 
 function valueOf(value: Json | undefined, isMissing = false, bytes: number | null = null): string {
-  return isMissing ? "–" : bytes !== null ? `${count(bytes)} bytes` : short(plain(value), 200);
+  return isMissing ? "–" : bytes !== null ? `${count(bytes)} bytes` : short(patched(value) ?? plain(value), 200);
 }
 
 function partingOf({ a, b, divergence, equal_effects, shared_effects }: Pair): string {

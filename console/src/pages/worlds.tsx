@@ -10,8 +10,8 @@ import { bars } from "../draw/spark.ts";
 import { address, go, source, words } from "../parts/app.ts";
 import { SearchField } from "../parts/search.tsx";
 
-/** A world is live when an effect came within so many seconds: the service counts by the same. */
-const LIVE_SECONDS = 300;
+/** A world is recent when its last effect came within so many seconds: the service counts as live by the same. */
+const RECENT_SECONDS = 300;
 /** Milliseconds after the last key until the address follows, and between two looks for news. */
 const TYPED_MS = 150;
 const NEWS_MS = 5000;
@@ -19,6 +19,8 @@ const NEWS_MS = 5000;
 export function Worlds({ here }: { here: WorldsAddress }) {
   const page = useSignal<WorldsPage | null>(null);
   const error = useSignal("");
+  /** The worlds that have grown since the list was asked for before. */
+  const growing = useSignal<ReadonlySet<string>>(new Set());
   const { q, ruleset, experiment, live, selected } = here;
   const change = (more: Partial<WorldsAddress>, how: "step" | "move" = "step") => {
     const now = address.value;
@@ -30,7 +32,13 @@ export function Worlds({ here }: { here: WorldsAddress }) {
     const request = new AbortController();
     const ask = async () => {
       try {
-        page.value = await source.worlds({ q, ruleset, experiment, live, after: null }, request.signal);
+        const found = await source.worlds({ q, ruleset, experiment, live, after: null }, request.signal);
+        const before = new Map(page.value?.worlds.map(({ world_uuid, head_seq }) => [world_uuid, head_seq] as const));
+        const grown = found.worlds.filter(({ world_uuid, head_seq }) =>
+          head_seq > (before.get(world_uuid) ?? head_seq)
+        );
+        growing.value = new Set(grown.map(({ world_uuid }) => world_uuid));
+        page.value = found;
         error.value = "";
       } catch (reason) {
         if (!request.signal.aborted) error.value = words(reason);
@@ -67,8 +75,8 @@ export function Worlds({ here }: { here: WorldsAddress }) {
           delay={TYPED_MS}
           onTyped={(text) => change({ q: text }, "move")}
         />
-        <label>
-          <input type="checkbox" checked={live} onChange={() => change({ live: !live })} /> live
+        <label title="the last effect came within the last five minutes">
+          <input type="checkbox" checked={live} onChange={() => change({ live: !live })} /> recent
           {facets && ` (${count(facets.live)})`}
         </label>
       </form>
@@ -93,10 +101,13 @@ export function Worlds({ here }: { here: WorldsAddress }) {
           <p class="said" role="status">
             {found === null ? "loading …" : facets === null ? "" : `${count(facets.total)} worlds`}
           </p>
+          {(found?.worlds.length ?? 0) > 1 && selected.length === 0 && (
+            <p class="selection about">To compare worlds, tick two or more.</p>
+          )}
           {selected.length > 0 && (
             <p class="selection">
               {selected.length < 2
-                ? "Select another one to compare."
+                ? "Tick another one to compare."
                 : (
                   <a href={format({ page: "compare", worlds: selected, group: "", view: "" })}>
                     Compare {selected.length} worlds
@@ -133,11 +144,7 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                     {depth > 0 && <span aria-hidden="true">↳</span>}
                     <a href={format(worldAddress(world.world_id, { at: world.head_seq }))}>{world.world_id}</a>
                     <Standing world={world} />
-                    {isLive(world) && (
-                      <span class="live" title="an effect came within the last five minutes">
-                        live
-                      </span>
-                    )}
+                    <Recency world={world} isGrowing={growing.value.has(world.world_uuid)} />
                     {world.outcome != null && (
                       <small class="outcome">
                         <bdi>{world.outcome}</bdi>
@@ -278,8 +285,11 @@ function quoted(word: string): string {
   return /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-function isLive({ wall_time }: World): boolean {
-  return Date.now() / 1000 - wall_time < LIVE_SECONDS;
+/** A mark for a world that grows while one looks, and another for one that did lately: it may be over. */
+function Recency({ world, isGrowing }: { world: World; isGrowing: boolean }) {
+  if (isGrowing) return <span class="live" title="effects are coming now">live</span>;
+  if (Date.now() / 1000 - world.wall_time >= RECENT_SECONDS) return null;
+  return <span class="live recent" title="its last effect came within the last five minutes">recent</span>;
 }
 
 /** Forks below their parents, where both are listed; otherwise in the order given. */

@@ -61,6 +61,10 @@ export function Lanes({ pair }: { pair: Pair }) {
           <h3>
             Both have effects 1 to {count(shared.through)} of <bdi>{shared.world}</bdi>
           </h3>
+          <p class="about">
+            {count(pair.shared_effects)}{" "}
+            effects of this past are compared and equal: what the service notes by itself, such as digests, is left out.
+          </p>
           <Lane world={shared.world} first={1} last={shared.through} begin={shared.through - BEFORE + 1} parts={null} />
         </section>
       )}

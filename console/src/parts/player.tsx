@@ -127,7 +127,7 @@ export function Player({ model }: { model: WorldModel }) {
         <input
           type="number"
           class="unit"
-          placeholder={unitName}
+          placeholder={`end of ${unitName}`}
           aria-label={`To the end of ${unitName} number`}
           title={`A number: to the end of that ${unitName}`}
           onChange={({ currentTarget }) => void toNumber(unitName, currentTarget.value)}

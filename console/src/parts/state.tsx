@@ -5,14 +5,18 @@ import { worldAddress } from "../core/address.ts";
 import { SIGNS } from "../core/belief.ts";
 import type { Mark } from "../core/belief.ts";
 import { ask, send } from "../core/http.ts";
-import type { Obj } from "../core/json.ts";
-import { PANEL_VERSION, type Tools } from "../core/panel.ts";
+import { type Obj, steps, valueAt } from "../core/json.ts";
+import { type Frame, PANEL_VERSION, type Tools } from "../core/panel.ts";
+import { plain, short } from "../core/text.ts";
 import { drawChart } from "../draw/chart.ts";
 import { feed } from "../draw/feed.ts";
 import { drawMap } from "../draw/map.ts";
 import { go, offline, panelOf, panels, words } from "./app.ts";
 import type { FramesOfWorld, WorldModel } from "./model.ts";
 import { Tree } from "./tree.tsx";
+
+/** Wrong values that are listed, and characters of each. */
+const [WRONG, CHARACTERS] = [200, 200];
 
 export function States({ model }: { model: WorldModel }) {
   const { agents, panes } = model.look.value;
@@ -26,7 +30,7 @@ export function States({ model }: { model: WorldModel }) {
       <div class="choices">
         {known.length > 0 && (
           <details class="agents">
-            <summary>Belief of {agents.length === 0 ? "…" : agents.join(", ")}</summary>
+            <summary>{agents.length === 0 ? "Show the belief of …" : `Belief of ${agents.join(", ")}`}</summary>
             <ul aria-label="Agents">
               {known.map(({ agent_id }) => (
                 <li key={agent_id}>
@@ -85,15 +89,19 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
   const near = frame === undefined ? frames.near(seq) : undefined;
   const error = frame === undefined ? frames.error(seq) : undefined;
   const made = frames.asOf(seq);
-  const asOf = made === undefined ? "" : `as of seq ${made.seq}${made.isExact ? "" : " or before"}`;
+  const asOf = made === undefined ? "" : `, as of seq ${made.seq}${made.isExact ? "" : " or before"}`;
   return (
     <article class="one" aria-label={agent === null ? "The truth" : `Belief of ${agent}`}>
       {named && (
         <h2>
-          {agent === null ? "Truth" : <bdi>{agent}</bdi>} <small>{agent === null ? `at seq ${seq}` : asOf}</small>
+          {agent === null ? "Truth" : <bdi>{agent}</bdi>}{" "}
+          <small title={agent === null ? "" : "with the effect that was the last to tell it anything"}>
+            at seq {seq}
+            {agent !== null && asOf}
+          </small>
         </h2>
       )}
-      {named && <p class="wrong" title={frame?.told}>{frame?.told || "\u00a0"}</p>}
+      {named && (agent === null ? <p class="wrong">&nbsp;</p> : <Wrong frame={frame} frames={frames} />)}
       {frame === undefined && (
         <p class="said" role="status">
           {error ?? (near === undefined ? "loading …" : `≈ the state at seq ${near.seq}, while this one is loaded`)}
@@ -105,6 +113,29 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
         ? <Tree value={withoutEmpty(frame.state as unknown as Obj)} label="State" marked={frame} />
         : near !== undefined && <Tree value={withoutEmpty(near.state as unknown as Obj)} label="State nearby" />)}
     </article>
+  );
+}
+
+/** How much of a belief is wrong; opened, each value that is, in full, and beside it what is so. */
+function Wrong({ frame, frames }: { frame: Frame | undefined; frames: FramesOfWorld }) {
+  const [isOpen, open] = useState(false);
+  const truth = isOpen && frame !== undefined ? frames.truth?.exactly(frame.seq)?.state : undefined;
+  const at = (state: unknown, pointer: string) => short(plain(valueAt(state as Obj, pointer)), CHARACTERS);
+  return (
+    <details class="wrong" onToggle={({ currentTarget }) => open(currentTarget.open)}>
+      <summary title={frame?.told}>{frame?.told || "\u00a0"}</summary>
+      {frame !== undefined && truth !== undefined && (
+        <ul tabIndex={0} aria-label="Wrong values">
+          {[...frame.marks].slice(0, WRONG).map(([pointer, mark]) => (
+            <li key={pointer}>
+              <bdi>{steps(pointer).slice(1).join(" › ")}</bdi> <bdi>{at(frame.state, pointer)}</bdi>{" "}
+              <span class="sign" title={mark}>{SIGNS[mark]}</span> is <bdi>{at(truth, pointer) || "nothing"}</bdi>
+            </li>
+          ))}
+          {frame.marks.size > WRONG && <li>… {frame.marks.size - WRONG} more</li>}
+        </ul>
+      )}
+    </details>
   );
 }
 

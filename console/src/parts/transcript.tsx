@@ -215,7 +215,7 @@ function title(unit: string, { number, seq }: Scene, index: number, from: number
   return `${unit.slice(0, 1).toUpperCase()}${unit.slice(1)} ${number}${seq === null ? ", going on" : ""}`;
 }
 
-/** What each agent was shown of an effect; undefined while that is loaded. */
+/** What each agent was shown of an effect, as changes of its view; undefined for nothing, and while that is loaded. */
 type Shown = readonly { agent: string; at: (seq: number) => readonly string[] | undefined }[];
 
 function useShown(model: WorldModel, agents: readonly string[], from: number, to: number): Shown {
@@ -249,7 +249,7 @@ function useShown(model: WorldModel, agents: readonly string[], from: number, to
     stores.map(({ agent, store }) => ({
       agent,
       at: (seq) =>
-        store.changesAt(seq)?.map(({ op, path, value }) => operation(op, path.replace(/^\/entities/, ""), value)),
+        store.toldAt(seq)?.map(({ op, path, value }) => operation(op, path.replace(/^\/entities/, ""), value)),
     })), [stores, loaded.value]);
 }
 
@@ -342,17 +342,23 @@ function Written({ parts, open }: { parts: readonly Part[]; open: (seq: number) 
 
 function WasShown({ seqs, shown }: { seqs: readonly number[]; shown: Shown }) {
   const told = shown.flatMap(({ agent, at }) => {
-    const what = seqs.flatMap((seq) => at(seq) ?? []);
-    return what.length === 0 ? [] : [{ agent, what }];
+    const what = seqs.map(at).filter((each) => each !== undefined);
+    return what.length === 0 ? [] : [{ agent, what: what.flat() }];
   });
   if (told.length === 0) return null;
+  const changed = told.filter(({ what }) => what.length > 0);
+  const names = (
+    <>
+      shown to <bdi>{told.map(({ agent }) => agent).join(", ")}</bdi>
+    </>
+  );
+  // An event is in no view: there is nothing more to say.
+  if (changed.length === 0) return <span>{names}</span>;
   return (
     <details>
-      <summary>
-        shown to <bdi>{told.map(({ agent }) => agent).join(", ")}</bdi>
-      </summary>
+      <summary>{names}</summary>
       <ul>
-        {told.map(({ agent, what }) => (
+        {changed.map(({ agent, what }) => (
           <li key={agent}>
             <bdi class="who">{agent}</bdi> <bdi>{what.slice(0, OPERATIONS).join(", ")}</bdi>
             {what.length > OPERATIONS && ` and ${what.length - OPERATIONS} more`}

@@ -9,6 +9,10 @@ import { plain, short, size } from "../core/text.ts";
 /** Members that are shown before a button asks for more, and characters of a text. */
 const MEMBERS = 100;
 const CHARACTERS = 400;
+/** Members of an object up to which those of its objects are open that have few values, and how many these may be. */
+const [SIBLINGS, FEW] = [50, 6];
+/** The order of names with numbers: agent-2 before agent-10. */
+const NATURAL = new Intl.Collator("en", { numeric: true });
 
 interface Marked {
   changed: ReadonlySet<string>;
@@ -61,6 +65,17 @@ interface NodeState {
 /** A member of the tree. States share what they have in common: what is the same value as before is left as it is. */
 class Node extends Component<NodeProps, NodeState> {
   override state: NodeState = { chosen: null, most: MEMBERS };
+  /** Its names as they were last, and in their order: to sort them takes longer than to see that they are the same. */
+  private names: { given: string[]; sorted: string[] } = { given: [], sorted: [] };
+
+  private sorted(value: Obj): string[] {
+    const given = Object.keys(value);
+    const { given: last } = this.names;
+    if (given.length !== last.length || given.some((name, index) => name !== last[index])) {
+      this.names = { given, sorted: given.toSorted(NATURAL.compare) };
+    }
+    return this.names.sorted;
+  }
 
   override shouldComponentUpdate(next: NodeProps, state: NodeState): boolean {
     const { name, value, pointer, level, open, changed, marks, hidden } = this.props;
@@ -89,7 +104,7 @@ class Node extends Component<NodeProps, NodeState> {
     const open = chosen ?? (usually || leadWithin(changed, pointer));
     const members = Array.isArray(value)
       ? value.map((each, index) => [String(index), each] as const)
-      : Object.entries(value);
+      : this.sorted(value).map((name) => [name, value[name] as Json] as const);
     return (
       <li role="treeitem" class={`inner${state}`} aria-level={level} aria-expanded={open}>
         <button type="button" class="opener" onClick={() => this.setState({ chosen: !open })}>
@@ -109,7 +124,7 @@ class Node extends Component<NodeProps, NodeState> {
                 value={member}
                 pointer={below(pointer, key)}
                 level={level + 1}
-                open={level < 2 && members.length <= 12}
+                open={level < 2 && (members.length <= 12 || (members.length <= SIBLINGS && hasFew(member)))}
               />
             ))}
             {members.length > most && (
@@ -124,6 +139,13 @@ class Node extends Component<NodeProps, NodeState> {
       </li>
     );
   }
+}
+
+/** Whether a value is an object of a few values that are none themselves. */
+function hasFew(value: Json): boolean {
+  if (!isObject(value)) return false;
+  const members = Object.values(value);
+  return members.length <= FEW && members.every((each) => typeof each !== "object" || each === null);
 }
 
 /** The sign of a mark; beside several beliefs with the agents from which something is hidden. */

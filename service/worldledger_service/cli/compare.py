@@ -303,9 +303,13 @@ def _after(after: Mapping[str, Any] | None) -> Iterator[list[Piece]]:
 
 
 def _measured(found: Mapping[str, Any], divergence: Mapping[str, Any] | None) -> Iterator[list[Piece]]:
-    """Return a line for each measure: its values where the runs part, and the last ones."""
+    """Return a line for each measure: its values where the runs part, and those at the end of each run.
+
+    A measure that a run does not have at its end is none: what it had before, or inherited as a fork, is not its last.
+    """
     if not found["series"]:
         return
+    ends = [_end(found["series"], run) for run in range(len(found["worlds"]))]
     rows = [["measure", *(["a there", "b there"] if divergence is not None else []), "a last", "b last"]]
     at = None if divergence is None or divergence["unit"] != found["series_unit"] else divergence["number"]
     for each in found["series"][:_MEASURES]:
@@ -313,11 +317,18 @@ def _measured(found: Mapping[str, Any], divergence: Mapping[str, Any] | None) ->
         there = [_number(values[numbers.index(at)] if at in numbers else None) for values in each["values"]]
         there = [] if divergence is None else there
         last = [
-            _number(next((value for value in reversed(values) if value is not None), None)) for values in each["values"]
+            _number(values[numbers.index(end)] if end in numbers else None)
+            for end, values in zip(ends, each["values"], strict=True)
         ]
         rows.append([cut(plain(each["measure"]), 30), *there, *last])
     yield from _titled(f"measures by {found['series_unit']}", table(rows, style="cyan", otherwise=COLUMNS))
     yield from _more(len(found["series"]) - _MEASURES)
+
+
+def _end(series: Sequence[Mapping[str, Any]], run: int) -> int | None:
+    """Return the last unit of which a run has any measure."""
+    columns = [zip(each["numbers"], each["values"][run], strict=True) for each in series]
+    return max((number for column in columns for number, value in column if value is not None), default=None)
 
 
 def _label(number: float) -> str:

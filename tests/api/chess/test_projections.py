@@ -10,7 +10,7 @@ from worldledger_service.api.context import Services
 
 from tests.api.helpers import catch_up, problem
 
-from .games import new_game, said, started
+from .games import moved, new_game, said, started
 
 
 async def test_before_anybody_feeds_them_they_say_so(client: httpx2.AsyncClient) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ _MATE = [
     started(white="Ann A.", tags={"Event": "Cup", "White": "Ann A.", "Black": "Bo", "Result": "1-0"}),
     rejected("e2e5"),
     moved("e2e4"),
-    moved("e7e5", thinking_time=2.0),
+    moved("e7e5", thinking_time=2.0, evaluation={"cp": 30, "depth": 1}),
     moved("f1c4"),
     moved("b8c6", thinking_time=2.0),
     moved("d1h5"),
     moved("g8f6", thinking_time=2.0),
-    moved("h5f7"),
+    moved("h5f7", evaluation={"cp": 900, "depth": 1}),
     posted("GameEnded", status="checkmate", result="white_wins", reason="checkmate"),
 ]
 _MARKERS = {"white_wins": "1-0", "black_wins": "0-1", "draw": "1/2-1/2"}
@@ -78,6 +79,13 @@ def test_a_fork_shows_the_whole_game(on: Cli) -> None:
     assert [(move["world_id"], move["global_seq"]) for move in told["moves"][4:]] == [("cup", 8), ("better", 3)]
     assert on("chess", "show", "better", "--ply", "2").out.startswith("cup after 2 of 6 half-moves\n")
     assert on("chess", "show", "better", "--at", "ply:6").out.startswith("better after all 6 half-moves\n")
+
+
+@pytest.mark.usefixtures("better")
+def test_an_evaluation_that_a_fork_inherits_is_not_its_last(on: Cli) -> None:
+    """`compare` has measures at the end of each run: none for a fork whose own moves have no evaluation."""
+    out = on("compare", "cup", "better").out
+    assert re.search(r"^ +evaluation +- +- +9 +- *$", out, re.MULTILINE), out
 
 
 @pytest.mark.usefixtures("better")

@@ -394,6 +394,9 @@ export function panel(element, frames, cursor, tools) {
   list.setAttribute("aria-label", "Moves");
   const verdict = make("div", "verdict");
   const words = make("div", "words");
+  words.tabIndex = 0;
+  words.setAttribute("role", "region");
+  words.setAttribute("aria-label", "What was written");
   const root = make("div", "chess", make("div", "", left, forms), make("div", "", verdict, words, list));
   element.append(root);
   /** @type {{ seq: number; button: HTMLElement; item: HTMLElement; effect: Effect; text: string; sign: string; told: string }[]} */
@@ -456,7 +459,13 @@ export function panel(element, frames, cursor, tools) {
       entry(effect, of.get(effect.global_seq))
     );
     spoken = entries.flatMap(({ seq, text, effect }, index) =>
-      saidIn(effect, annotator).slice(0, 1).map((said) => ({ index, seq, text, side: effect.payload["player"], ...said }))
+      saidIn(effect, annotator).slice(0, 1).map((said) => ({
+        index,
+        seq,
+        text,
+        side: effect.payload["player"],
+        ...said,
+      }))
     );
     list.replaceChildren(...entries.map(({ item }) => item));
     judge(ended, moves, costs);

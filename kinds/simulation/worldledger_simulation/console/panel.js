@@ -11,17 +11,23 @@ export const version = 1;
 
 const STYLE = new CSSStyleSheet();
 STYLE.replaceSync(`
-.simulation .scroll { overflow: auto; }
+.simulation .scroll { overflow-x: auto; background:
+  linear-gradient(to right, var(--raised) 40%, transparent) left / 3em 100% no-repeat local,
+  linear-gradient(to left, var(--raised) 40%, transparent) right / 3em 100% no-repeat local,
+  linear-gradient(to right, var(--quiet), transparent) left / 0.5em 100% no-repeat,
+  linear-gradient(to left, var(--quiet), transparent) right / 0.5em 100% no-repeat; }
+.simulation .scroll th:first-child { position: sticky; left: 0; background: var(--raised); }
+.simulation .read { position: sticky; bottom: 0; margin: 0; background: var(--raised); overflow-wrap: anywhere; }
 .simulation table { font-size: 0.9em; table-layout: fixed; }
 .simulation td, .simulation th { overflow-wrap: break-word; font-variant-numeric: tabular-nums; vertical-align: top; }
 .simulation .line { display: flex; flex-wrap: wrap; column-gap: 0.3em; }
 .simulation .line > bdi { min-width: 0; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 6; overflow: hidden; white-space: pre-line; }
 .simulation .line.mark-outdated, .simulation .line.mark-noised { border-left: 3px solid; padding-left: 0.3em; }
-.columns:not(.of-1) .simulation .line { flex-wrap: nowrap; white-space: nowrap; overflow: hidden; }
-.columns:not(.of-1) .simulation .line > * { flex: none; min-width: 0; overflow: hidden; text-overflow: ellipsis; }
-.columns:not(.of-1) .simulation .line > bdi { flex: 0 1 auto; display: block; white-space: nowrap; }
-.columns:not(.of-1) .simulation .line > .sign { flex: 0 20 auto; min-width: 1.1em; }
-.columns:not(.of-1) .simulation .line > small { flex: 0 400 auto; }
+.columns:not(.of-1) .simulation table { font-size: 0.8em; }
+.columns:not(.of-1) .simulation :is(td, th) { padding-inline: 0.3rem; }
+.columns:not(.of-1) .simulation .line { display: grid; grid-template: 1.4em 1.3em / minmax(3em, max-content) minmax(1.1em, 1fr); gap: 0 0.3em; padding-block: 0; line-height: 1.3; white-space: nowrap; }
+.columns:not(.of-1) .simulation .line > * { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.columns:not(.of-1) .simulation .line > small { grid-area: 2 / 1 / 3 / 3; font-size: inherit; }
 .simulation td.missing { color: var(--quiet); }
 .simulation .charts { display: grid; gap: 0.2rem 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 13rem), 1fr)); }
 .simulation .charts svg { width: 100%; display: block; cursor: pointer; }
@@ -59,13 +65,42 @@ const own = (object, name) => Object.hasOwn(object, name) ? object[name] : undef
 /** The names in objects, those of the first one first. @param {...Obj} objects */
 const merged = (...objects) => [...new Set(objects.flatMap((each) => Object.keys(each)))];
 
-/** A value in a cell: objects as `name value` pairs. @param {Json | undefined} value @returns {string} */
-function text(value) {
+/** @param {number} value */
+const rounded = (value) => String(Math.round(value * 1000) / 1000);
+
+/**
+ * A value in a cell: objects as `name value` pairs.
+ * @param {Json | undefined} value @param {(value: number) => string} number writes numbers @returns {string}
+ */
+function text(value, number = rounded) {
   if (value === undefined || value === null) return value === null ? "none" : "";
-  if (typeof value === "number") return String(Math.round(value * 1000) / 1000);
-  if (Array.isArray(value)) return value.map(text).join(", ");
-  if (isObject(value)) return Object.entries(value).map(([name, each]) => `${name} ${text(each)}`).join("\n");
+  if (typeof value === "number") return number(value);
+  if (Array.isArray(value)) return value.map((each) => text(each, number)).join(", ");
+  if (isObject(value)) return Object.entries(value).map(([name, each]) => `${name} ${text(each, number)}`).join("\n");
   return String(value);
+}
+
+/** Digits of a wrong number, unless it takes more to tell it from the right one. */
+const DIGITS = 4;
+
+/**
+ * A wrong value and the right one in few digits, and yet as different texts.
+ * @param {Json | undefined} value @param {Json | undefined} like @returns {[string, string]}
+ */
+function brief(value, like) {
+  if (Array.isArray(value) && Array.isArray(like) && value.length === like.length) {
+    const both = value.map((each, index) => brief(each, like[index]));
+    return [both.map(([here]) => here).join(", "), both.map(([, there]) => there).join(", ")];
+  }
+  if (typeof value === "number" && typeof like === "number" && value !== like) {
+    for (let digits = DIGITS; digits < 16; digits++) {
+      const [here, there] = [value, like].map((each) =>
+        String(Math.abs(each) < 10 ** digits ? Number(each.toPrecision(digits)) : Math.round(each))
+      );
+      if (here !== undefined && there !== undefined && here !== there) return [here, there];
+    }
+  }
+  return [text(value), text(like)];
 }
 
 /** Lines of a value in a cell. */
@@ -106,7 +141,7 @@ function writer(frame) {
   const signed = (pointer, value, like) => {
     const isUnseen = value === undefined && like !== undefined;
     const mark = isUnseen ? "hidden" : marked(pointer);
-    if (mark === undefined) return { mark, signs: [] };
+    if (mark === undefined) return { mark, signs: [], wrong: "" };
     const [sign, words] = /** @type {[string, string]} */ (SIGNS[mark]);
     const within = (/** @type {string} */ each) =>
       each === pointer || each.startsWith(`${pointer}/`) || pointer.startsWith(`${each}/`);
@@ -118,36 +153,46 @@ function writer(frame) {
     shown.setAttribute("role", "img");
     shown.title = names === "" ? words : `not shown to ${names}`;
     shown.setAttribute("aria-label", shown.title);
-    const isWrong = mark !== "hidden" && like !== undefined;
-    return { mark, signs: isWrong ? [shown, make("small", "wl-note", "is ", make("bdi", "", text(like)))] : [shown] };
+    return { mark, signs: [shown], wrong: mark !== "hidden" && like !== undefined ? sign : "" };
   };
-  /** @param {string} pointer @param {string} name @param {Json | undefined} value @param {Json | undefined} like */
+  /**
+   * A line, what it says in full, and whether that is wrong.
+   * @param {string} pointer @param {string} name @param {Json | undefined} value @param {Json | undefined} like
+   */
   const line = (pointer, name, value, like) => {
-    const { mark, signs } = signed(pointer, value, like);
-    const told = [name, text(value)].filter((each) => each !== "").join(" ");
-    return make("span", mark === undefined ? "line" : `line mark-${mark}`, make("bdi", "", told), ...signs);
+    const { mark, signs, wrong } = signed(pointer, value, like);
+    const isWrong = wrong !== "";
+    const [here, there] = isWrong ? brief(value, like) : [text(value), ""];
+    const told = make("bdi", "", `${name} ${here}`.trim());
+    const made = make("span", mark === undefined ? "line" : `line mark-${mark}`, told, ...signs);
+    if (isWrong) made.append(make("small", "wl-note", "is ", make("bdi", "", there)));
+    const full = `${name} ${text(value, String)}${isWrong ? ` ${wrong} is ${text(like, String)}` : ""}`.trim();
+    return { made, full, isWrong };
   };
   /** @param {string} pointer @param {Json | undefined} value @param {Json | undefined} like beside a belief: as it is */
   return (pointer, value, like) => {
     const made = make("td", value === undefined ? "missing" : "");
-    made.title = text(value);
     if (changed(pointer)) made.classList.add("changed");
-    if (isObject(value) || (value === undefined && isObject(like))) {
-      const [here, there] = [isObject(value) ? value : {}, isObject(like) ? like : {}];
-      const names = [...new Set([...Object.keys(there), ...Object.keys(here)])];
-      for (const name of names.slice(0, LINES)) {
-        made.append(line(`${pointer}/${escaped(name)}`, name, here[name], there[name]));
-      }
-      const rest = names.slice(LINES);
-      if (rest.length > 0) {
-        const wrong = rest.filter((name) =>
-          signed(`${pointer}/${escaped(name)}`, here[name], there[name]).mark !== undefined
-        );
-        made.append(
-          make("span", "line wl-note", `… ${rest.length} more${wrong.length > 0 ? `, ${wrong.length} marked` : ""}`),
-        );
-      }
-    } else made.append(line(pointer, "", value, like));
+    const isInner = isObject(value) || (value === undefined && isObject(like));
+    const [here, there] = [isObject(value) ? value : {}, isObject(like) ? like : {}];
+    const names = isInner ? [...new Set([...Object.keys(there), ...Object.keys(here)])] : [""];
+    const inner = (/** @type {string} */ name) =>
+      line(`${pointer}/${escaped(name)}`, name, own(here, name), own(there, name));
+    const lines = names.slice(0, LINES).map(isInner ? inner : () => line(pointer, "", value, like));
+    made.append(...lines.map((each) => each.made));
+    const rest = names.slice(LINES);
+    if (rest.length > 0) {
+      const wrong = rest.filter((name) =>
+        signed(`${pointer}/${escaped(name)}`, here[name], there[name]).mark !== undefined
+      );
+      made.append(
+        make("span", "line wl-note", `… ${rest.length} more${wrong.length > 0 ? `, ${wrong.length} marked` : ""}`),
+      );
+    }
+    const full = [...lines.map((each) => each.full), ...rest.map((name) => `${name} ${text(here[name], String)}`)];
+    made.title = full.join("\n");
+    // What is wrong can be reached with keys, and is told in full.
+    if (lines.some(({ isWrong }) => isWrong)) made.tabIndex = 0;
     return made;
   };
 }
@@ -246,8 +291,20 @@ export function panel(element, frames, cursor, tools) {
   const over = make("details", "", make("summary", "", "Over turns"), legend, told, charts);
   // What an agent believed of long worlds is not at hand, and where it stands beside the truth there is less room.
   over.toggleAttribute("open", frames.agent === null);
-  const whole = make("div", "simulation", root, over);
+  /** What the cell says in full that was clicked or reached by keys. */
+  const read = make("p", "read");
+  read.setAttribute("role", "status");
+  const whole = make("div", "simulation", root, read, over);
   element.append(whole);
+  for (const how of /** @type {const} */ (["click", "focusin"])) {
+    root.addEventListener(how, ({ target }) => {
+      const cell = target instanceof Element ? target.closest("td") : null;
+      if (cell === null) return;
+      const row = cell.parentElement?.firstElementChild?.textContent;
+      const column = cell.closest("table")?.rows[0]?.cells[cell.cellIndex]?.textContent;
+      read.textContent = `${column} › ${row}: ${cell.title.replaceAll("\n", ", ")}`;
+    });
+  }
   const endFeed = frames.agent === null
     ? tools.feed(whole, frames, cursor, "Speak", "MessageEmitted")
     : () => undefined;
@@ -316,16 +373,18 @@ export function panel(element, frames, cursor, tools) {
   const show = () => {
     const frame = frames.at(cursor.seq);
     if (frame === undefined) return;
-    const { entities, metadata } = frame.state;
+    const { entities } = frame.state;
     // Beside the truth a belief has the truth's rows and columns, so that what is one beside the other lies so.
-    const truth = frames.truth?.at(cursor.seq)?.state.entities ?? {};
+    const beside = frames.truth?.at(cursor.seq)?.state;
+    const truth = beside?.entities ?? {};
+    const metadata = frame.state.metadata ?? beside?.metadata;
     const cell = writer(frame);
     /** @type {HTMLElement[]} */
     const inside = [];
     if (metadata !== undefined && typeof metadata["turn"] === "number") {
       const about = isObject(metadata["simulation"]) ? metadata["simulation"] : {};
-      const open = about["open"] === true ? "open" : "over";
-      inside.push(make("p", "wl-note", `Turn ${metadata["turn"]}, ${open}`));
+      const within = about["open"] === true ? "under way" : "at its end";
+      inside.push(make("p", "wl-note", `Turn ${metadata["turn"]}, ${within}`));
     } else inside.push(make("p", "wl-note", "\u00a0"));
     /** Variables of an entity here, and in truth. @param {string} name @returns {[Obj, Obj]} */
     const both = (name) => {
@@ -364,6 +423,7 @@ export function panel(element, frames, cursor, tools) {
     scroll.addEventListener("scroll", () => together(scroll.scrollLeft));
     inside.push(scroll);
     root.replaceChildren(...inside);
+    if (read.textContent !== "") read.textContent = "";
     if (across !== 0) scroll.scrollLeft = across;
     point();
   };
