@@ -396,7 +396,7 @@ export function panel(element, frames, cursor, tools) {
   const words = make("div", "words");
   words.tabIndex = 0;
   words.setAttribute("role", "region");
-  words.setAttribute("aria-label", "What was written");
+  words.setAttribute("aria-label", `What was written${frames.agent === null ? "" : `, beside ${frames.agent}`}`);
   const root = make("div", "chess", make("div", "", left, forms), make("div", "", verdict, words, list));
   element.append(root);
   /** @type {{ seq: number; button: HTMLElement; item: HTMLElement; effect: Effect; text: string; sign: string; told: string }[]} */
