@@ -163,7 +163,6 @@ def illegal_move() -> chess.pgn.Game:
 def with_clocks() -> chess.pgn.Game:
     """Make a game whose comments hold clocks, times and evaluations; Hal resigns it, and says what lost it."""
     game = new_game("Hasty Hal", "Cautious Cora", 4)
-    game.headers["Annotator"] = "Hasty Hal"
     game.headers["TimeControl"] = "300+2"
     play(game, seed=21, plies=36)
     rng = random.Random(21)
@@ -177,6 +176,7 @@ def with_clocks() -> chess.pgn.Game:
         node.set_eval(chess.engine.PovScore(score, chess.WHITE), depth=1)
     game.headers["Result"] = "0-1"
     game.headers["Termination"] = "normal"
+    game.headers["Annotator"] = "Hasty Hal"
     for san, words in OF_HAL.items():
         next(node for node in game.mainline() if node.san() == san).comment += f" {words}"
     game.end().comment += " Hal has had enough."

@@ -30,7 +30,7 @@ MARKET = Path(__file__).with_name("market")
 TRADER = "Trader_1"
 FORK_POINT = "turn:10"
 PAGE = "whatif.html"
-GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-04-2cf1f0f3a25e"
+GAME = "examples-hasty-hal-vs-cautious-cora-2026-01-04-c6d35b365f48"
 BEFORE = "ply:8"
 PLAYED_ON = "what-if"
 
