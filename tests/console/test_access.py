@@ -88,7 +88,7 @@ async def test_keys_alone_suffice(page: Page) -> None:
     await expect(moment(page)).to_be_visible()
     await page.keyboard.press("Home")
     await expect(moment(page)).to_have_attribute("aria-valuenow", "1")
-    await tab_to("Belief of")
+    await tab_to("Show the belief of")
     await page.keyboard.press("Enter")
     await tab_to("Bea")
     await page.keyboard.press("Space")
