@@ -496,7 +496,7 @@ async def test_what_upgrade_leaves_has_its_sql(database_url: str, thorough: bool
                     await connection.execute(statement)
         findings = await _findings(database_url)
         left = by_hand(findings)
-        assert left
+        assert bool(left) == (names != {"rows are hidden"})
         assert await schema.upgrade(database_url) == []
         told = {finding.partition(": ")[0] for finding in left}
         assert {finding.partition(": ")[0] for finding in await _findings(database_url)} <= told, names

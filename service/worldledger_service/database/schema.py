@@ -80,8 +80,9 @@ async def check(url: str, own_projections: str = "") -> list[str]:
                 for row in await connection.fetch(_DURABILITY)
             ]
             found = compare(await catalogue(connection), expected())
-            # Where tables or columns are missing, which is told by now, views cannot be compared.
-            with suppress(asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) if found else nullcontext():
+            # Where a schema, tables or columns are missing, which is told by now, views cannot be compared.
+            missing = asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError
+            with suppress(*missing) if found else nullcontext():
                 found += await of_kinds.findings(connection)
                 found += await _views(connection, known(own_projections).values())
             return [
