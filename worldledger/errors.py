@@ -64,6 +64,7 @@ __all__ = [
     "SimTimeOrderError",
     "SimulationError",
     "StaleContextError",
+    "StartingError",
     "StoreUnavailableError",
     "TamperedError",
     "TimeAuthorityError",
@@ -317,6 +318,12 @@ class StoreUnavailableError(SimulationError):
 
     code = "store_unavailable"
     recovery = RecoveryAction.RETRY_WITH_DELAY
+
+
+class StartingError(StoreUnavailableError):
+    """The service has just been started and is not ready; nothing was carried out."""
+
+    code = "starting"
 
 
 class SchemaVersionError(SimulationError):

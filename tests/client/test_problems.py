@@ -58,6 +58,7 @@ SAMPLES: list[SimulationError] = [
     errors.ReservedKindError("the service's own", "$.kind"),
     errors.SimTimeOrderError("backwards", expected_min=2.0, sim_time=1.0),
     errors.StaleContextError("r1", 10, 7),
+    errors.StartingError("the service is starting"),
     errors.TamperedError("does not hold", world_id="town", global_seq=3, what="checksum"),
     errors.TimeAuthorityError("not yours", authority="unity"),
     errors.TimeAuthorityHeldError("another has it", time_authority="unity"),

@@ -21,7 +21,7 @@ from tests.store.proxy import Proxy
 from worldledger.client import Client, MessageFacade, RemoteHandle, RLFacade, ServiceUnavailableError
 from worldledger.client.transport import BlockingTransport, Transport
 from worldledger.deltas import ObservationDelta, View
-from worldledger.errors import MomentNotFoundError, UnknownAgentError, WorldNotFoundError
+from worldledger.errors import MomentNotFoundError, StartingError, UnknownAgentError, WorldNotFoundError
 from worldledger.observation import ObservationPolicy
 
 from .helpers import after, emitted, entity, kinds, same_view, soon, speak, texts, until
@@ -333,7 +333,7 @@ async def test_a_service_that_is_starting_is_waited_for() -> None:
                 assert await asyncio.to_thread(blocking.call, "POST", "/") == [1]
                 blocking.close()
             else:
-                with pytest.raises(ServiceUnavailableError, match="it connects to the database"):
+                with pytest.raises(StartingError, match="it connects to the database"):
                     await transport.call("POST", "/", again=False)
             await transport.close()
 

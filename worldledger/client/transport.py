@@ -15,7 +15,7 @@ import orjson
 
 from worldledger import errors
 from worldledger.aio import Backoff
-from worldledger.errors import RateLimitedError, SimulationError, StoreUnavailableError
+from worldledger.errors import RateLimitedError, SimulationError, StartingError, StoreUnavailableError
 from worldledger.moments import seq_or_moment
 from worldledger.remade_errors import remade
 
@@ -35,12 +35,6 @@ class ServiceUnavailableError(StoreUnavailableError):
     """
 
     code = "service_unavailable"
-
-
-class ServiceStartingError(ServiceUnavailableError):
-    """The service has just been started and is not ready; nothing was carried out."""
-
-    code = "starting"
 
 
 class RemoteError(SimulationError):
@@ -94,7 +88,6 @@ def _unknown(code: str, message: str) -> RemoteError:
 #: Classes that are not in the tree. HTTP's position to continue from is an orchestrator's moment.
 _MORE: Final[Mapping[str, type[SimulationError]]] = {
     ServiceUnavailableError.code: ServiceUnavailableError,
-    ServiceStartingError.code: ServiceStartingError,
     "position_ahead": errors.MomentNotFoundError,
 }
 
@@ -134,7 +127,7 @@ def was_sent(error: httpx2.TransportError) -> bool:
 
 
 #: Refusals that pass, and that are of the connection and not of what was asked: worlds do not see them.
-_PASSING: Final = (RateLimitedError, ServiceStartingError)
+_PASSING: Final = (RateLimitedError, StartingError)
 
 
 def unavailable(url: str, error: httpx2.TransportError) -> ServiceUnavailableError:

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from worldledger.errors import SimulationError, StoreUnavailableError
+from worldledger.errors import SimulationError, StartingError, StoreUnavailableError
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import Shape, json_of, problems
 from worldledger_service.api.parameters import once
-from worldledger_service.api.problems import StartingError, WritesRefusedError, problem_response
+from worldledger_service.api.problems import WritesRefusedError, problem_response
 
 # -- shapes ------------------------------------------------------------------------------------------------
 

@@ -162,13 +162,6 @@ class WritesRefusedError(SimulationError):
     recovery = RecoveryAction.RETRY_WITH_DELAY
 
 
-class StartingError(SimulationError):
-    """The service has just been started and is not ready."""
-
-    code = "starting"
-    recovery = RecoveryAction.RETRY_WITH_DELAY
-
-
 class InternalError(SimulationError):
     """An unexpected error."""
 
@@ -334,7 +327,7 @@ _TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     ProjectionUnavailableError: Answer(503, "The projection cannot be read now", retry_after=1),
     errors.StoreUnavailableError: Answer(503, "The database is not available", retry_after=2),
     WritesRefusedError: Answer(503, "The database takes no writes", retry_after=5),
-    StartingError: Answer(503, "The service is starting", retry_after=1),
+    errors.StartingError: Answer(503, "The service is starting", retry_after=1),
     errors.ExtraMissingError: Answer(501, "The service is installed without this part"),
     errors.SchemaVersionError: Answer(503, "The database's schema does not fit this program"),
     SimulationError: Answer(500, "Internal error"),
