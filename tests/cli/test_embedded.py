@@ -72,12 +72,7 @@ def test_commands_beside_a_service(home: Path, tmp_path: Path) -> None:
     """Commands use the server that a service started, see what it wrote, and it sees what they wrote."""
     running, address = serving(home, feeding=True)
     with running:
-        assert [running.line().split()[0] for _ in range(4)] == [
-            f"{address}/openapi.json",
-            "curl",
-            "worldledger",
-            "worldledger",
-        ]
+        assert [running.line().split()[0] for _ in range(3)] == [address, f"{address}/openapi.json", "worldledger"]
         post(f"{address}/v1/worlds", {"world_id": "from-http"})
         listed = json.loads(call("worlds", "--json", "--home", str(home)).out)
         assert "from-http" in [world["world_id"] for world in listed]
