@@ -57,6 +57,18 @@ async def test_the_first_append_to_a_world_waits(log: EventLog, store: Store, pr
     assert await assert_sound(store, log.world_id) == ["late"]
 
 
+async def test_a_connection_lost_while_a_store_opens_is_told(shared_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the driver raises then, a store that cannot be opened says that the database is unavailable."""
+
+    async def lost(_connection: object) -> None:
+        raise asyncpg.InternalClientError("cannot switch to state 11; another operation (2) is in progress")
+
+    monkeypatch.setattr("worldledger_service.store.store.revision_state", lost)
+    with pytest.raises(StoreUnavailableError, match="another operation"):
+        async with Store.open(shared_url):
+            pass
+
+
 async def test_reads_do_not_wait(log: EventLog, proxy: Proxy, open_store: Opener) -> None:
     """A read fails at once while the database is away, and a world that is not there is no outage."""
     far = await open_store(proxy.url)

@@ -37,6 +37,7 @@ from worldledger.near import meant, near
 from worldledger.rulesets import Ruleset, known_rulesets, load_ruleset
 from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger_service.database.engine import connect_pool
+from worldledger_service.database.failures import explained
 from worldledger_service.database.revision import require_current, revision_state
 from worldledger_service.settings import Settings
 from worldledger_service.store import statements
@@ -168,8 +169,9 @@ class Store:
             cleaned=False,  # who changes a session here keeps its connection
         )
         try:
-            async with pool.acquire() as connection:
-                require_current(await revision_state(connection))
+            with explained(database_url):
+                async with pool.acquire() as connection:
+                    require_current(await revision_state(connection))
             store = cls(pool, settings, database_url, clock=clock, new_uuid=new_uuid or Uuids())
             try:
                 yield store
