@@ -339,6 +339,8 @@ class Protocol(HttpToolsProtocol):
         """
         if self._refused or self.transport.is_closing() or not self._is_owed():
             return False
+        if self._handed is not None and self._handed.response_started and not self._handed.response_complete:
+            return False  # whoever leaves a stream that has begun wants no more of it
         self._half_closed = True
         if self._handed is not None:
             self._handed.message_event.set()
