@@ -322,20 +322,17 @@ async def test_a_service_that_is_starting_is_waited_for() -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    answers = iter([("503 Service Unavailable", starting), ("200 OK", b"[1]")] * 2 + [("503 Away", starting)])
+    patient, hasty = Transport(url, timeout=5, patience=5), Transport(url, timeout=5, patience=0)
+    blocking = BlockingTransport(url, timeout=5, patience=5)
     async with server:
-        for patience in (5.0, 0.0):
-            answers = iter([("503 Service Unavailable", starting), ("200 OK", b"[1]")])
-            transport = Transport(url, timeout=5, patience=patience)
-            if patience:
-                assert (await transport.call("POST", "/", again=False)).value == [1]
-                answers = iter([("503 Service Unavailable", starting), ("200 OK", b"[1]")])
-                blocking = BlockingTransport(url, timeout=5, patience=patience)
-                assert await asyncio.to_thread(blocking.call, "POST", "/") == [1]
-                blocking.close()
-            else:
-                with pytest.raises(StartingError, match="it connects to the database"):
-                    await transport.call("POST", "/", again=False)
-            await transport.close()
+        assert (await patient.call("POST", "/", again=False)).value == [1]
+        assert await asyncio.to_thread(blocking.call, "POST", "/") == [1]
+        with pytest.raises(StartingError, match="it connects to the database"):
+            await hasty.call("POST", "/", again=False)
+    await patient.close()
+    await hasty.close()
+    blocking.close()
 
 
 @pytest.mark.parametrize(

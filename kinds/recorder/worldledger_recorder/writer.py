@@ -406,7 +406,7 @@ class Writer:
         self.say(done=[place.lines, place.bytes])
 
     def _refuse(self, error: SimulationError, line: bytes) -> None:
-        """Tell of a line that is left out."""
+        """Report a line that is left out."""
         why = f"{error.reason} ({error.path})" if isinstance(error, InvalidEffectError) else error.message
         if error.code in _ADVICE:
             why = f"{why}; {_ADVICE[error.code]} of the server may be set to more"

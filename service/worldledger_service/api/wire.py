@@ -213,7 +213,7 @@ _LINGER_PAUSE_SECONDS: Final = 2.0
 
 
 class _Linger(NamedTuple):
-    """What a client may go on to send after it was refused, so that it can read why: for how long, and how much."""
+    """How long and how much a refused client may go on sending, so that it can read why it was refused."""
 
     seconds: float
     bytes: int
@@ -335,12 +335,13 @@ class Protocol(HttpToolsProtocol):
         """Stay open while complete requests have no answer: a client may end its side once all is sent (half-close).
 
         One that has left looks the same until it is written to. So whatever waits for something to happen is told, and
-        waits no longer (`worldledger_service.api.streaming.disconnected`).
+        waits no longer (`worldledger_service.api.streaming.disconnected`). An answer that has begun and is not whole is
+        cut off, as for a client that has left, so that nothing is done for nobody.
         """
         if self._refused or self.transport.is_closing() or not self._is_owed():
             return False
         if self._handed is not None and self._handed.response_started and not self._handed.response_complete:
-            return False  # whoever leaves a stream that has begun wants no more of it
+            return False
         self._half_closed = True
         if self._handed is not None:
             self._handed.message_event.set()

@@ -1,4 +1,4 @@
-"""What a language model answers in a game, in the game's log: each answer is a generation of its agent."""
+"""The answers of a language model in a game's log: each one is a generation of its agent."""
 
 from __future__ import annotations
 

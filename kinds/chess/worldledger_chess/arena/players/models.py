@@ -68,7 +68,7 @@ class ModelSettings(BaseModel):
 
 
 class Diary(Protocol):
-    """What is kept of a model's answer."""
+    """The parts of a model's answer that are kept."""
 
     async def begun(self, model: Mapping[str, Any]) -> CancelToken:
         """Note that the model is asked; return the token by which others may cancel that."""
