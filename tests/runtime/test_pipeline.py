@@ -9,6 +9,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
+from worldledger.chain import StoredEffect
 from worldledger.effects import Intent
 from worldledger.errors import (
     BackpressureError,
@@ -357,3 +358,37 @@ async def test_a_coroutine_is_no_validator(opening: Opening) -> None:
         error = await refused(a.submit_intent(speak()))
     assert isinstance(error, ValidatorError)
     assert not await effects(world, "Speak")
+
+
+async def test_one_that_need_not_wait_passes_none_that_waited(opening: Opening) -> None:
+    """What comes just as the views have caught up is written behind the agent's intents that waited for that."""
+    world = await opening(config=OrchestratorConfig(staleness_threshold=None))
+    a = await world.register_agent("a", ALL)
+    follower = world._follower
+    follow, take, fold_known = follower._tail.next, follower._take, follower.fold_known
+    may_follow, has_taken = asyncio.Event(), asyncio.Event()
+    texts = iter("234")
+
+    async def follow_later(timeout: float | None = None) -> list[StoredEffect]:
+        await may_follow.wait()
+        return await follow(timeout)
+
+    def take_and_tell(rows: list[StoredEffect]) -> None:
+        take(rows)
+        has_taken.set()  # runs on before those that wait in `reached` do
+
+    async def arrive(timeout: float) -> None:
+        if next(texts) == "4":
+            await has_taken.wait()
+        await fold_known(timeout)
+
+    follower._tail.next = follow_later  # type: ignore[method-assign]
+    await world.broadcast_event(message("0"))  # ends the call of `next` that is under way
+    await head_of(world)
+    await world.event_log.append(message("1"))
+    follower._take, follower.fold_known = take_and_tell, arrive  # type: ignore[method-assign]
+    submitted = [start(a.submit_intent(speak(text))) for text in "234"]
+    await settle()
+    may_follow.set()
+    await asyncio.gather(*submitted)
+    assert [each["payload"]["text"] for each in await effects(world, "Speak")] == ["2", "3", "4"]

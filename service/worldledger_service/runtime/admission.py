@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import orjson
 import structlog
@@ -117,7 +118,8 @@ class Parts:
 class Standing(NamedTuple):
     """A checked intent with its true context: its draft, its agent's weight, and what the agent was shown since.
 
-    ``refusal``: why it cannot be taken as it is, unless it was accepted before.
+    ``refusal``: why it cannot be taken as it is, unless it was accepted before. ``seen``: where an agent that moves and
+    sees itself late stands as far as it knows, in a tuple; None for others.
     """
 
     intent: CheckedIntent
@@ -125,6 +127,7 @@ class Standing(NamedTuple):
     weight: int
     watch: Watch
     refusal: InvalidIntentError | None
+    seen: tuple[list[float] | None] | None
 
 
 class Admission:
@@ -138,6 +141,8 @@ class Admission:
         self._sightings = parts.sightings
         self._finish = generations.finish
         self._lists = lists
+        #: held by the intent of each agent that comes to stand; there while one holds it or waits for it
+        self._standing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.requests: Requests[Accepted] = Requests(config.memory.max_remembered_requests, replay=_replayed)
         self.scheduler = Scheduler(config, clock)
         self.quotas = Quotas(config, clock)
@@ -208,8 +213,18 @@ class Admission:
     async def _stand(self, intent: CheckedIntent, among: IntentList | None = None) -> Standing:
         """Return how an intent stands; its watch goes on until the caller ends it, or its list is done.
 
+        An agent's intents come to stand in the order in which they came, and nothing is waited for between this and
+        the line for a turn: one that finds everything there passes none that has waited for it. The caller holds the
+        agent.
+        """
+        async with self._standing.setdefault(intent.agent_id, asyncio.Lock()):
+            return await self._stand_next(intent, among)
+
+    async def _stand_next(self, intent: CheckedIntent, among: IntentList | None) -> Standing:
+        """Return how the agent's next intent stands.
+
         Where it names no context it has that of the generation that it ends, if there is one; what lies beyond the
-        agent's view is no context, and means that view. The caller holds the agent.
+        agent's view is no context, and means that view.
         """
         parts, agent_id = self._parts, intent.agent_id
         follower = parts.follower
@@ -230,16 +245,27 @@ class Admission:
                 lambda: Watch(agent_id, seen_to, staleness, names, left_out=among.own.__contains__),
             )
         self._sightings.begin(watch)
-        if context_seq is not None:
-            try:
+        try:
+            if context_seq is not None:
                 await self._sightings.count(watch, attachment)
-            except BaseException:
-                if among is None:
-                    self._sightings.end(watch)
-                raise
-            if context_seq > attachment.view_seq:
-                intent = intent._replace(context_seq=attachment.view_seq)
-        return Standing(intent, checked_draft(intent), self._observing.agents[agent_id]["weight"], watch, refusal)
+            seen = await self._seen(intent)
+        except BaseException:
+            if among is None:
+                self._sightings.end(watch)
+            raise
+        if context_seq is not None and context_seq > attachment.view_seq:
+            intent = intent._replace(context_seq=attachment.view_seq)
+        return Standing(intent, checked_draft(intent), self._observing.agents[agent_id]["weight"], watch, refusal, seen)
+
+    async def _seen(self, intent: CheckedIntent) -> tuple[list[float] | None] | None:
+        """Return the position from which an agent that sees itself late believes to move; None for other intents."""
+        if intent.kind != "Move" or "from" not in intent.payload:
+            return None
+        policy = self._parts.answering.policy(self._observing.agents, intent.agent_id)
+        if policy is not None and is_instant(policy):
+            return None
+        view = await self._observing.view(intent.agent_id, None)
+        return (position_of(view.visible_entities.get(intent.agent_id)),)
 
     async def _submit(self, standings: Sequence[Standing]) -> list[Accepted]:
         """Pass intents through the stages together: all become effects, or none does.
@@ -248,7 +274,7 @@ class Admission:
         """
         intents = [standing.intent for standing in standings]
         try:
-            receipts = await self._admit(standings, await self._telling(intents))
+            receipts = await self._admit(standings, self._telling(standings))
         except _PASSES_FOR_KNOWN:
             receipts = await self._recall(standings)
             if not receipts:
@@ -266,17 +292,12 @@ class Admission:
             for intent, receipt in zip(intents, receipts, strict=True)
         ]
 
-    async def _telling(self, intents: Sequence[CheckedIntent]) -> Telling:
-        """Return what says how a refusal is told, knowing where agents stand that see themselves late."""
-        answering = self._parts.answering
-        telling = answering.about(intents)
-        for intent in intents:
-            agent_id = intent.agent_id
-            if intent.kind == "Move" and "from" in intent.payload and agent_id not in telling.positions:
-                policy = answering.policy(self._observing.agents, agent_id)
-                if policy is None or not is_instant(policy):
-                    view = await self._observing.view(agent_id, None)
-                    telling.positions[agent_id] = position_of(view.visible_entities.get(agent_id))
+    def _telling(self, standings: Sequence[Standing]) -> Telling:
+        """Return what says how a refusal is told."""
+        telling = self._parts.answering.about([standing.intent for standing in standings])
+        for intent, *_, seen in standings:
+            if seen is not None:
+                telling.positions.setdefault(intent.agent_id, *seen)
         return telling
 
     async def _admit(self, standings: Sequence[Standing], telling: Telling) -> list[Receipt]:
