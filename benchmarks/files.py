@@ -45,7 +45,7 @@ async def run(report: Report, url: str, folder: Path) -> None:
         bare.rates.append(COUNT / (time.perf_counter() - start))
         for kind, file in files.items():
             await connection.execute("checkpoint")
-            arguments = ["import", kind, str(file), "--world", f"{kind}-{turn}", "--database-url", url, "--quiet"]
+            arguments = ["import", kind, str(file), "--world", f"{kind}-{turn}", "--database-url", url]
             start, before = time.perf_counter(), _processor()
             peaks[kind] = await asyncio.to_thread(command, arguments)
             figures[kind].rates.append(COUNT / (time.perf_counter() - start))
