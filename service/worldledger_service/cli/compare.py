@@ -353,7 +353,8 @@ def _many(found: Mapping[str, Any], names: str) -> Iterator[list[Piece]]:
     ids = [world["world_id"] for world in found["worlds"]]
     size = max(map(len, cells.values()))
     yield []
-    yield [(f"first divergence, by {found['by']} (= equal, ~ equal but for the beginning, < before the first)", "bold")]
+    yield [(f"first divergence, by {found['by']}", "bold")]
+    yield [("(= equal, ~ equal but for the beginning, < before the first)", "")]
     beside = max((COLUMNS - 2) // (size + 1), 1)  # of a wide matrix, as many columns as fit stand beside one another
     for start in range(0, len(ids), beside):
         columns = slice(start, start + beside)
