@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from worldledger.errors import InvalidKindError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: The entry-point group in which packages offer kinds.
 GROUP: Final = "worldledger.kinds"
@@ -33,9 +36,9 @@ class Kind:
     - ``policies``: observation policies by name, each with the module that registers it (`worldledger.policies`).
     - ``projections``: a sequence of `worldledger_projections.base.Projection` objects, tables over its worlds. Their
       module is refused where it uses clocks, randomness or I/O.
-    - ``queries``: a folder (`pathlib.Path`) with questions in SQL, each a file ``NAME.sql`` as those of
-      `worldledger_service.database.analytics.cookbook` are.
-    - ``analytics``: a folder (`pathlib.Path`) with numbered files of SQL, ``0001_views.sql`` …, that make views over
+    - ``queries``: a folder with questions in SQL, each a file ``NAME.sql`` as those of
+      `worldledger_service.database.analytics.cookbook` are; its path (`pathlib.Path`), or a text that leads to that.
+    - ``analytics``: a folder, given likewise, with numbered files of SQL, ``0001_views.sql`` …, that make views over
       the log; see `worldledger_service.database.analytics.of_kinds`.
     - ``commands``: a function that is called with `worldledger_service.cli.tree.Commands`, and adds commands to it.
     - ``read_config``: a function ``(file, *, named)`` from a path to a world's configuration, for ``worldledger world
@@ -48,7 +51,7 @@ class Kind:
     - ``problems``: classes of errors, each with its `worldledger_service.api.problems.Answer`.
     - ``errors``: a sequence of classes, those of ``problems`` that its client raises again.
     - ``schemas``: JSON Schemas that are served, `worldledger_service.api.published.Published` objects by name.
-    - ``panel``: a file (`pathlib.Path`) with an ES module by which the console shows states; see docs/console.md.
+    - ``panel``: a file, given likewise, with an ES module by which the console shows states; see docs/console.md.
     - ``measures``: a `worldledger.measures.Measures`, what runs of its worlds are compared by.
     - ``outcomes``: a `worldledger_service.store.outcomes.Outcomes`, how its worlds stand, in a line each.
     - ``report``: a `worldledger_service.report.blocks.KindSection`, what an experiment's report says of its worlds.
@@ -59,8 +62,8 @@ class Kind:
     units: tuple[str, ...] = ()
     policies: Mapping[str, str] = field(default_factory=dict)
     projections: str | None = None
-    queries: str | None = None
-    analytics: str | None = None
+    queries: str | Path | None = None
+    analytics: str | Path | None = None
     commands: str | None = None
     read_config: str | None = None
     pictured: str | None = None
@@ -73,7 +76,7 @@ class Kind:
     report: str | None = None
     measures: str | None = None
     outcomes: str | None = None
-    panel: str | None = None
+    panel: str | Path | None = None
 
     def load(self, part: str) -> Any:
         """Load a part, such as ``projections``; None if the kind does not have it.
@@ -81,8 +84,8 @@ class Kind:
         Raises InvalidKindError, which names kind and part, if the part cannot be loaded.
         """
         place = getattr(self, part)
-        if place is None:
-            return None
+        if not isinstance(place, str):  # a path, or nothing
+            return place
         try:
             return EntryPoint(self.name, place, GROUP).load()
         except Exception as error:

@@ -16,6 +16,7 @@ from worldledger.kinds import Kind, installed
 from worldledger.policies import policy_from_spec
 from worldledger.rulesets import known_rulesets, load_ruleset
 
+HERE = Path(__file__).parent
 _KIND = """
 from worldledger.kinds import Kind
 
@@ -76,11 +77,13 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 def test_every_part_of_ours_can_be_loaded() -> None:
-    """The four kinds of Worldledger are installed, under their names, and each part that they name is there."""
+    """The kinds of Worldledger are installed, under their names, and each part that they name is there."""
     assert list(installed()) == ["chess", "recorder", "sandbox", "simulation", "social_rl"]
     for kind in installed().values():
         for part in ("ruleset", "projections", "commands", "routes", "report"):
             assert (kind.load(part) is None) is (getattr(kind, part) is None)
+        assert all(kind.load(part).is_dir() for part in ("analytics", "queries") if getattr(kind, part))
+        assert kind.panel is None or kind.load("panel").is_file()
         assert load_ruleset(kind.name) is kind.load("ruleset")
 
 
@@ -140,6 +143,12 @@ def test_a_projection_of_a_kind_that_is_not_pure_is_told(offer: Callable[..., No
     offer("auction = somebodys_kind:KIND")
     with pytest.raises(InvalidProjectionError, match="projection kind auction: the module somebodys_rules uses time"):
         projections.known()
+
+
+def test_a_folder_is_named_or_given(tmp_path: Path) -> None:
+    """A part that is a folder is its path, or a text that leads to it."""
+    assert Kind(name="auction", analytics=tmp_path).load("analytics") is tmp_path
+    assert Kind(name="auction", analytics="tests.rules.test_kinds:HERE").load("analytics") == HERE
 
 
 def test_a_kind_is_small() -> None:

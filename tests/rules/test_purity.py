@@ -30,10 +30,12 @@ AIO_FORBIDDEN_NAMES = OUTSIDE | frozenset(_AIO_OUTSIDE.split())
 #: What one module may do besides: reading a configuration's file, which it is told, is how a simulation comes in; an
 #: error is remade by the parameters of its constructor, which are the same on every machine; a moment may be a time,
 #: as a text; a round's times without an offset are of the zone that is given; a move of a game has a time; pauses
-#: between attempts differ by chance, and a caller may sleep through them; a program that is recorded asks for that.
+#: between attempts differ by chance, and a caller may sleep through them; a program that is recorded asks for that; a
+#: kind of worlds has folders, by their paths.
 READERS = {
     "worldledger/__init__.py": frozenset({"worldledger.client.recording"}),
     "worldledger/backoff.py": frozenset({"random", "asyncio", "AsyncFunctionDef"}),
+    "worldledger/kinds.py": frozenset({"pathlib"}),
     "worldledger/remade_errors.py": frozenset({"inspect"}),
     "worldledger/moments.py": frozenset({"datetime"}),
     "kinds/chess/worldledger_chess/rules/entities.py": frozenset({"datetime"}),

@@ -1,14 +1,18 @@
 """Chess: one world is one game, recorded or live."""
 
+from pathlib import Path
+
 from worldledger.kinds import Kind
+
+_HERE = Path(__file__).parent
 
 KIND = Kind(
     name="chess",
     ruleset="worldledger_chess.rules:RULESET",
     units=("ply", "move"),
     projections="worldledger_chess.projections:PROJECTIONS",
-    queries="worldledger_chess.queries:FOLDER",
-    analytics="worldledger_chess.analytics:FOLDER",
+    queries=_HERE / "queries",
+    analytics=_HERE / "analytics",
     commands="worldledger_chess.cli:add",
     routes="worldledger_chess.api:ROUTES",
     tags="worldledger_chess.api:TAGS",
@@ -18,5 +22,5 @@ KIND = Kind(
     report="worldledger_chess.report:SECTION",
     measures="worldledger_chess.rules.measures:MEASURES",
     outcomes="worldledger_chess.store.outcomes:OUTCOMES",
-    panel="worldledger_chess.console:PANEL",
+    panel=_HERE / "console" / "panel.js",
 )

@@ -1,6 +1,10 @@
 """Turn-based simulations with typed variables, in which each agent sees its own part."""
 
+from pathlib import Path
+
 from worldledger.kinds import Kind
+
+_HERE = Path(__file__).parent
 
 KIND = Kind(
     name="simulation",
@@ -8,8 +12,8 @@ KIND = Kind(
     units=("turn",),
     policies={"matrix": "worldledger.observability.policy"},
     projections="worldledger_simulation.projections:PROJECTIONS",
-    queries="worldledger_simulation.queries:FOLDER",
-    analytics="worldledger_simulation.analytics:FOLDER",
+    queries=_HERE / "queries",
+    analytics=_HERE / "analytics",
     commands="worldledger_simulation.cli:add",
     problems="worldledger_simulation.api:PROBLEMS",
     errors="worldledger_simulation.rules.sections:ERRORS",
@@ -19,5 +23,5 @@ KIND = Kind(
     report="worldledger_simulation.report:SECTION",
     measures="worldledger_simulation.rules.measures:MEASURES",
     outcomes="worldledger_simulation.outcomes:OUTCOMES",
-    panel="worldledger_simulation.console:PANEL",
+    panel=_HERE / "console" / "panel.js",
 )

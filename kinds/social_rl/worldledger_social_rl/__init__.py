@@ -1,6 +1,10 @@
 """Social-RL experiments: one world is one run of rounds."""
 
+from pathlib import Path
+
 from worldledger.kinds import Kind
+
+_HERE = Path(__file__).parent
 
 KIND = Kind(
     name="social_rl",
@@ -8,8 +12,8 @@ KIND = Kind(
     units=("round",),
     policies={"social_rl": "worldledger_social_rl.rules.config"},
     projections="worldledger_social_rl.projections:PROJECTIONS",
-    queries="worldledger_social_rl.queries:FOLDER",
-    analytics="worldledger_social_rl.analytics:FOLDER",
+    queries=_HERE / "queries",
+    analytics=_HERE / "analytics",
     commands="worldledger_social_rl.cli:add",
     routes="worldledger_social_rl.api:ROUTES",
     tags="worldledger_social_rl.api:TAGS",
@@ -19,5 +23,5 @@ KIND = Kind(
     report="worldledger_social_rl.report:SECTION",
     measures="worldledger_social_rl.rules.measures:MEASURES",
     outcomes="worldledger_social_rl.outcomes:OUTCOMES",
-    panel="worldledger_social_rl.console:PANEL",
+    panel=_HERE / "console" / "panel.js",
 )

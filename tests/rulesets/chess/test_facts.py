@@ -9,7 +9,7 @@ import chess
 import chess.variant
 from hypothesis import given
 from hypothesis import strategies as st
-from worldledger_chess.console import PANEL
+from worldledger_chess import KIND
 from worldledger_chess.rules.measures import material
 from worldledger_chess.rules.moves import FIELDS, play_move
 from worldledger_chess.rules.positions import VARIANTS, position
@@ -70,7 +70,7 @@ def test_the_facts_of_rare_moves_are_those_of_the_board(fen: str, uci: str) -> N
 
 def test_the_console_counts_material_as_the_measures_do() -> None:
     """A piece is worth as much on a game's page as in comparisons of games."""
-    (listed,) = re.findall(r"const WORTH = \{ (.+) \};", PANEL.read_text(encoding="utf-8"))
+    (listed,) = re.findall(r"const WORTH = \{ (.+) \};", KIND.load("panel").read_text(encoding="utf-8"))
     worth = dict(each.split(": ") for each in listed.split(", "))
     pieces = [(piece, material(f"8/8/8/8/8/8/8/{piece.upper()}7 w - - 0 1")) for piece in "pnbrq"]
     assert {piece: int(number) for piece, number in worth.items()} == dict(pieces)

@@ -1,7 +1,0 @@
-"""Views over the log of games of chess; see `worldledger_service.database.analytics.of_kinds`."""
-
-from pathlib import Path
-from typing import Final
-
-#: Where they are.
-FOLDER: Final = Path(__file__).parent

@@ -1,5 +1,0 @@
-"""Questions with names over auctions."""
-
-from pathlib import Path
-
-FOLDER = Path(__file__).parent
