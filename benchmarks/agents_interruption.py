@@ -12,7 +12,7 @@ from benchmarks.agents_town import POLICY, Server
 from benchmarks.harness import Goal, Report, say
 from worldledger.aio import CancelToken
 from worldledger.client import Client, RemoteWorld
-from worldledger.client.handle import RemoteHandle
+from worldledger.client.world import RemoteHandle
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import UnknownGenerationError
 

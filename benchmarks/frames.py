@@ -16,10 +16,9 @@ from functools import partial
 from worldledger_service.runtime.frames import block, coarse, kept_places, view_block
 from worldledger_service.runtime.replays import Replay
 from worldledger_service.store import Store
-from worldledger_service.store.advancing import advance
 from worldledger_service.store.density import density, marks_of
 from worldledger_service.store.searching import Wanted, search
-from worldledger_service.store.snapshots import take
+from worldledger_service.store.snapshots import advance, take
 
 from benchmarks.harness import ROUNDS, Goal, Report, say
 from benchmarks.million import command

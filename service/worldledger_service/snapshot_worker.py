@@ -22,9 +22,8 @@ from worldledger.errors import SimulationError
 from worldledger.folding import Fold
 from worldledger.rulesets import load_ruleset
 from worldledger_service.running import relax_gc
-from worldledger_service.store.advancing import Forward
 from worldledger_service.store.import_snapshots import END, GO, HELD_BYTES, HOLD, SEGMENT, read_frames, record
-from worldledger_service.store.snapshots import Base
+from worldledger_service.store.snapshots import Base, Forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -157,7 +157,7 @@ async def test_progress_is_told(client: httpx2.AsyncClient, spoken: str) -> None
     with (
         mock.patch("worldledger_service.store.searching._FIRST_SLICE", 3),
         mock.patch("worldledger_service.store.searching._GROWTH", 1),
-        mock.patch("worldledger_service.api.searching._PROGRESS_SECONDS", 0.0),
+        mock.patch("worldledger_service.api.reading._PROGRESS_SECONDS", 0.0),
     ):
         response = await client.get(f"/v1/worlds/{spoken}/search?q=nothing")
     told = [orjson.loads(line) for line in response.content.splitlines()]

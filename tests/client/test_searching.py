@@ -60,7 +60,7 @@ def held() -> Iterator[asyncio.Event]:
                 await going_on.wait()
 
     with (
-        mock.patch("worldledger_service.api.searching.search", slowly),
+        mock.patch("worldledger_service.api.reading.search", slowly),
         mock.patch("worldledger_service.store.searching._FIRST_SLICE", 1),
         mock.patch("worldledger_service.store.searching._GROWTH", 1),
     ):

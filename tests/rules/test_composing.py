@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from worldledger.collapsing import Composition, compose
+from worldledger.deltas import Composition, compose
 from worldledger.patches import diff
 from worldledger.world import state_text
 

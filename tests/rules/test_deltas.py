@@ -12,8 +12,7 @@ import orjson
 import pytest
 
 from tests.cases import cases
-from worldledger.collapsing import collapse
-from worldledger.deltas import ObservationDelta, ObservedEvent, View, apply_delta
+from worldledger.deltas import ObservationDelta, ObservedEvent, View, apply_delta, collapse
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.intents import registration_draft

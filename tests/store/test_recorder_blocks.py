@@ -11,9 +11,9 @@ from worldledger_recorder.rules import RULESET, NotRecordedError
 from worldledger_recorder.store import Written, begin, write_block
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store, bulk
-from worldledger_service.store.advancing import Forward
 from worldledger_service.store.forking import NewFork
 from worldledger_service.store.replaying import check_replay
+from worldledger_service.store.snapshots import Forward
 
 from tests.cases import cases
 from worldledger.errors import InvalidEffectError, WorldNotFoundError

@@ -9,10 +9,9 @@
 from worldledger.client.client import Client, Question
 from worldledger.client.facades import MessageFacade, MessageSubscription, RLFacade, StepCancelledError
 from worldledger.client.frames import Frame
-from worldledger.client.handle import RemoteHandle, RemoteSubscription
 from worldledger.client.protocol import Agent, Log, Observations, Receipt, World
 from worldledger.client.transport import RemoteError, ServiceUnavailableError
-from worldledger.client.world import RemoteReceipt, RemoteWorld
+from worldledger.client.world import RemoteHandle, RemoteReceipt, RemoteSubscription, RemoteWorld
 
 __all__ = [
     "Agent",

@@ -12,12 +12,11 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 from worldledger.aio import CancelToken, CircuitBreaker, QueueClosedError
-from worldledger.client.handle import completed
 from worldledger.client.link import DeltaQueue
 from worldledger.client.protocol import Observations, Receipt, World, fitted
 from worldledger.client.transport import new_backoff
-from worldledger.collapsing import collapse
-from worldledger.deltas import DELTA_VERSION, ObservationDelta, ObservedEvent, View
+from worldledger.client.world import completed
+from worldledger.deltas import DELTA_VERSION, ObservationDelta, ObservedEvent, View, collapse
 from worldledger.effects import SCHEMA_VERSION, Effect
 from worldledger.errors import CircuitBreakerOpenError, RecoveryAction, SimulationError, UnknownGenerationError
 from worldledger.intents import Accepted

@@ -27,9 +27,8 @@ from worldledger.client.transport import (
     path_of,
     seconds_to_wait,
 )
-from worldledger.collapsing import collapse, whole
 from worldledger.core_kinds import GENERATION_CANCELLED_KIND, GENERATION_STARTED_KIND
-from worldledger.deltas import ObservationDelta, View
+from worldledger.deltas import ObservationDelta, View, collapse, whole
 from worldledger.errors import (
     FoldError,
     RateLimitedError,

@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from worldledger.aio import CancelToken
-from worldledger.collapsing import replacing
 from worldledger.config import OrchestratorConfig
-from worldledger.deltas import ObservationDelta, ObservedEvent, View
+from worldledger.deltas import ObservationDelta, ObservedEvent, View, replacing
 from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.errors import SimulationError
 from worldledger.intents import Accepted, Held

@@ -17,8 +17,7 @@ from worldledger.llm.recall import ancestors, recall_from
 from worldledger.llm.thinker import Generation, Thinker
 
 if TYPE_CHECKING:
-    from worldledger.client.handle import RemoteHandle
-    from worldledger.client.world import RemoteWorld
+    from worldledger.client.world import RemoteHandle, RemoteWorld
     from worldledger.errors import ErrorRecoveryPolicy
     from worldledger.llm.model import Model
     from worldledger.llm.persona import Persona

@@ -38,8 +38,7 @@ from worldledger.llm.reports import MOST_TEXT, Prompt, answer_of, cost_of, known
 from worldledger.llm.streaming import BEYOND, Output, collect
 
 if TYPE_CHECKING:
-    from worldledger.client.handle import RemoteHandle
-    from worldledger.client.world import RemoteWorld
+    from worldledger.client.world import RemoteHandle, RemoteWorld
     from worldledger.llm.persona import Persona
 
 T = TypeVar("T")

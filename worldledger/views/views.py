@@ -16,9 +16,8 @@ from typing import Any
 import orjson
 
 from worldledger.canonical import MAX_INT, canonical_json
-from worldledger.collapsing import replacing
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
-from worldledger.deltas import PARTS, Contents, ObservedEvent, Patch, View
+from worldledger.deltas import PARTS, Contents, ObservedEvent, Patch, View, replacing
 from worldledger.effects import Effect, audience_of, is_system_kind
 from worldledger.errors import UnknownAgentError
 from worldledger.folding import Fold

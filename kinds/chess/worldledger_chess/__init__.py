@@ -21,6 +21,6 @@ KIND = Kind(
     problems="worldledger_chess.api.problems:PROBLEMS",
     report="worldledger_chess.report:SECTION",
     measures="worldledger_chess.rules.measures:MEASURES",
-    outcomes="worldledger_chess.store.outcomes:OUTCOMES",
+    outcomes="worldledger_chess.store.read_models:OUTCOMES",
     panel=_HERE / "console" / "panel.js",
 )

@@ -141,7 +141,7 @@ class Database:
 
     def served_at(self) -> str | None:
         """Return the address of the service that serves the embedded database, if there is one."""
-        from worldledger_service.database.embedded.serving import served_at  # noqa: PLC0415 - as above
+        from worldledger_service.database.embedded.home import served_at  # noqa: PLC0415 - as above
 
         return None if self._home is None else served_at(self._home)
 

@@ -124,7 +124,7 @@ def _served() -> str | None:
     """Return the address at which the home is served; None if it is not, or another database is used."""
     from pydantic import ValidationError  # noqa: PLC0415 - slow to load, as the next
 
-    from worldledger_service.database.embedded.serving import served_at  # noqa: PLC0415
+    from worldledger_service.database.embedded.home import served_at  # noqa: PLC0415
     from worldledger_service.settings import Settings, refusal  # noqa: PLC0415
 
     try:

@@ -28,7 +28,6 @@ from worldledger_service.cli import (
     projections,
     replay,
     report,
-    search,
     serve,
     snapshots,
     sql,
@@ -106,7 +105,7 @@ def make_app() -> typer.Typer:
     commands.add("view", view.show_view)
     commands.add("diff", state.show_diff)
     commands.add("compare", compare.compare)
-    commands.add("search", search.search_effects)
+    commands.add("search", log.search_effects)
     commands.add("why", why.show_why)
     commands.add("replay", replay.replay)
     commands.add("verify", verify.verify)

@@ -75,7 +75,7 @@ def serve(
         worldledger serve
         worldledger serve --port 9000 --home ./data
     """
-    from worldledger_service.database.embedded.serving import announcing, served_at  # noqa: PLC0415
+    from worldledger_service.database.embedded.home import announcing, served_at  # noqa: PLC0415
 
     number = None if port is None else _port(port)
     where = target(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import orjson
 
 from worldledger.aio import TimedQueue
-from worldledger.collapsing import collapse, replacing, whole
+from worldledger.deltas import collapse, replacing, whole
 from worldledger.observation import ObservationDelta, ObservationPolicy, View
 from worldledger_service.runtime.sightings import Record
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Container, Sequence
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from worldledger.aio import SingleFlight
-from worldledger.collapsing import beginning, whole
 from worldledger.core_kinds import VIEW_DIGEST_KIND
+from worldledger.deltas import beginning, whole
 from worldledger.effects import EffectDraft, is_system_kind, own_draft
 from worldledger.errors import (
     MomentNotFoundError,
@@ -219,6 +219,8 @@ class Observing:
         self._follower = follower
         self._world_id = follower.world_id
         self._attachments = attachments
+        #: keeps an agent attached, once it is, until the end of the block
+        self.held = attachments.held
         self._most = config.max_queued_deltas
         self._max_patch_ops = config.max_patch_ops
         self._digests = Digests(attachments, outbox, config.view_digest_every)
@@ -237,10 +239,6 @@ class Observing:
         return bool(self._attaching)
 
     # -- attaching -----------------------------------------------------------------------------------------
-
-    def held(self, agent_id: str) -> AbstractContextManager[None]:
-        """Keep the agent attached, once it is, until the end of the block."""
-        return self._attachments.held(agent_id)
 
     @asynccontextmanager
     async def attached(self, agent_id: str) -> AsyncIterator[Attachment]:

@@ -39,7 +39,7 @@ class LiveState:
 
     def __init__(self, fold: Fold, size: int, grown: Callable[[int], None]) -> None:
         self.fold = fold
-        #: bytes, as `worldledger_service.store.advancing.Forward` counts them
+        #: bytes, as `worldledger_service.store.snapshots.Forward` counts them
         self.size = size
         self._grown = grown
         #: whether effects are folded in that may not have been written

@@ -20,8 +20,8 @@ import structlog
 from worldledger.effects import DIGEST_KIND, EffectDraft, own_draft
 from worldledger.errors import RequestConflictError, SimulationError
 from worldledger.lru import Lru
-from worldledger_service.store.advancing import Forward
 from worldledger_service.store.live import Recent
+from worldledger_service.store.snapshots import Forward
 
 if TYPE_CHECKING:
     from worldledger.rulesets import Ruleset

@@ -18,13 +18,24 @@ from worldledger.moments import HEAD, STEP, Moment
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.world import WorldState
 from worldledger_service.store import statements
-from worldledger_service.store.advancing import NEVER, Forward, Keep, Progress, advance
 from worldledger_service.store.import_snapshots import Backlogs
 from worldledger_service.store.lineage import check_parent, read_fork_point
 from worldledger_service.store.live import LiveStates
 from worldledger_service.store.moments import NoUnit, Units, no_unit
 from worldledger_service.store.reader import storable
-from worldledger_service.store.snapshots import Base, Gathering, SnapshotRecord, Snapshots, Taken, take
+from worldledger_service.store.snapshots import (
+    NEVER,
+    Base,
+    Forward,
+    Gathering,
+    Keep,
+    Progress,
+    SnapshotRecord,
+    Snapshots,
+    Taken,
+    advance,
+    take,
+)
 
 if TYPE_CHECKING:
     import asyncpg

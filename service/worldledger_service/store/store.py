@@ -41,7 +41,6 @@ from worldledger_service.database.failures import explained
 from worldledger_service.database.revision import require_current, revision_state
 from worldledger_service.settings import Settings
 from worldledger_service.store import statements
-from worldledger_service.store.advancing import Progress
 from worldledger_service.store.authority import authority_at, look_up_authority
 from worldledger_service.store.bulk import (
     BulkWriter,
@@ -65,7 +64,7 @@ from worldledger_service.store.reader import Reader, storable
 from worldledger_service.store.records import Head, WorldFilter, WorldRecord
 from worldledger_service.store.rerunning import Asked, RecordedTimes, Report, Rerun
 from worldledger_service.store.sealing import Sealer
-from worldledger_service.store.snapshots import SnapshotRecord
+from worldledger_service.store.snapshots import Progress, SnapshotRecord
 from worldledger_service.store.snapshotter import Snapshotter
 from worldledger_service.store.states import States
 from worldledger_service.store.transfer import import_export

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from worldledger_service.cli import agent
-from worldledger_service.database.embedded.serving import announcing
+from worldledger_service.database.embedded.home import announcing
 
 from tests.client.helpers import soon, until
 from worldledger.client import Client

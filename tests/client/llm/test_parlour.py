@@ -16,7 +16,7 @@ from tests.client.helpers import soon
 from tests.conftest import NEVER
 from worldledger.aio import all_of
 from worldledger.client import Client
-from worldledger.client.handle import RemoteHandle
+from worldledger.client.world import RemoteHandle
 from worldledger.config import OrchestratorConfig
 from worldledger.deltas import View, apply_delta
 from worldledger.folding import Fold

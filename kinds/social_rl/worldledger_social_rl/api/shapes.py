@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, WorldName
+from worldledger_service.api.published import Published, document
 
 from worldledger.canonical import MAX_INT
+from worldledger_social_rl.documents import PolicyState
 from worldledger_social_rl.documents import RoundResult as _RoundResult
 
 _AGENT = "Worker+Alice"
@@ -196,3 +200,32 @@ class Policy(Shape):
     policy_state: dict[str, JsonValue] | None = Field(
         description="What the last policy state said besides: `framework_option`, `source_run_id` …"
     )
+
+
+# -- JSON Schemas of files: rounds, and policies of roles -------------------------------------------------
+
+TITLES: Final = {
+    "social-rl-policy-state": "The policies of the roles of a social-RL run",
+    "social-rl-round": "A round of a social-RL run",
+}
+
+
+@cache
+def social_rl_round() -> dict[str, Any]:
+    """Return the schema of a round of a social-RL run."""
+    made = _RoundResult.model_json_schema()
+    return document("social-rl-round", TITLES["social-rl-round"], made, made.pop("$defs"))
+
+
+@cache
+def social_rl_policy_state() -> dict[str, Any]:
+    """Return the schema of a PRAR policy state."""
+    made = PolicyState.model_json_schema()
+    return document("social-rl-policy-state", TITLES["social-rl-policy-state"], made, made.pop("$defs"))
+
+
+#: They by name.
+SCHEMAS: Final[Mapping[str, Published]] = {
+    "social-rl-policy-state": Published(TITLES["social-rl-policy-state"], social_rl_policy_state),
+    "social-rl-round": Published(TITLES["social-rl-round"], social_rl_round),
+}

@@ -4,7 +4,7 @@
 
     <home>/
       users.lock, supervisor.lock   lock files, empty; never deleted while anything runs
-      service.lock                  held by the service that serves the database; its address (serving.py)
+      service.lock                  held by the service that serves the database; its address (below)
       server.json                   what the running supervisor serves; absent when there is none
       password                      the password of the database user "postgres", 0600
       logs/postgres.log             what the server says; logs/supervisor.log: starts, restarts, stops
@@ -25,7 +25,9 @@ import json
 import os
 import secrets
 import tempfile
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -345,3 +347,49 @@ class FileLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+# -- which service serves the database of a home: it holds ``service.lock``, which says at what address ----
+#
+# The kernel releases the lock however the service ends, so what is read here is true. Of several services on one home
+# it is the first; the others serve without it.
+
+_SERVICE_LOCK: Final = "service.lock"
+#: Bytes of the longest address.
+_ADDRESS_BYTES: Final = 1000
+#: How often the lock is tried, and seconds between two attempts: who reads it holds it for a moment.
+_ATTEMPTS: Final = 5
+_PAUSE_SECONDS: Final = 0.02
+
+
+@contextmanager
+def announcing(home: Path) -> Iterator[Callable[[str], None]]:
+    """Yield a function that takes the address at which this process serves a home's database; it holds until the end.
+
+    Raises EmbeddedServerError for a home that cannot be used.
+    """
+    with FileLock(open_home(home).path / _SERVICE_LOCK) as lock:
+
+        def announce(address: str) -> None:
+            for _ in range(_ATTEMPTS):
+                if lock.try_exclusive():
+                    os.ftruncate(lock.fd, 0)
+                    os.pwrite(lock.fd, address.encode(), 0)
+                    return
+                time.sleep(_PAUSE_SECONDS)
+
+        yield announce
+
+
+def served_at(home: Path) -> str | None:
+    """Return the address of the service that serves a home's database; None if there is none that says so."""
+    try:
+        path = open_home(home, create=False).path / _SERVICE_LOCK
+        if not path.exists():
+            return None
+        with FileLock(path) as lock:
+            if lock.try_shared():
+                return None
+            return os.pread(lock.fd, _ADDRESS_BYTES, 0).decode(errors="replace") or None
+    except (OSError, EmbeddedServerError):
+        return None
