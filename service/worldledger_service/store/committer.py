@@ -145,11 +145,6 @@ class WorldQueue:
         self.pending: deque[Unit] = deque()
         self.busy = False
 
-    @property
-    def world_id(self) -> str:
-        """The world's name."""
-        return self.sealer.world_id
-
 
 class Committer:
     """Writes the units of all worlds of this process; `commit` queues one."""
@@ -455,7 +450,7 @@ class Committer:
     def _tell(self, queue: WorldQueue) -> None:
         """Report this world's present head to its followers (`worldledger_service.store.watch`)."""
         if self.on_commit is not None and queue.head is not None:
-            self.on_commit(queue.world_id, queue.head.seq)
+            self.on_commit(queue.sealer.world_id, queue.head.seq)
 
     def _done(self, queue: WorldQueue) -> None:
         queue.busy = False

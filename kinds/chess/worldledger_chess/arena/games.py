@@ -35,11 +35,8 @@ class LiveGame:
         self._seat = seat
         self._moving = moving
         self._told: tuple[int, Game] | None = None
-
-    @property
-    def game_id(self) -> str:
-        """The name of its world."""
-        return self._table.game_id
+        #: the name of its world
+        self.game_id = table.game_id
 
     # -- its state -----------------------------------------------------------------------------------------
 

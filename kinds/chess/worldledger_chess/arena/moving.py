@@ -112,7 +112,7 @@ class Moving:
         One without ``ply`` counts as the move that its side was to make when it came.
         """
         _must_be_live(table)
-        arrived_at = self._settling.now()
+        arrived_at = self._settling.clock()
         caught_up = False
         meant = ply
         for last in _TRIES:

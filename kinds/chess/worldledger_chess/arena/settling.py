@@ -35,16 +35,12 @@ class Settling:
 
     def __init__(self, writing: Writing, clock: Callable[[], float]) -> None:
         self._writing = writing
-        self._clock = clock
-
-    def now(self) -> float:
-        """Return the time, in epoch seconds."""
-        return self._clock()
+        self.clock = clock
 
     def expired(self, record: Record) -> bool:
         """Return whether the time of the side to move has run out."""
         deadline = record.deadline_at
-        return deadline is not None and self._clock() >= deadline
+        return deadline is not None and self.clock() >= deadline
 
     async def settle(self, table: Table) -> None:
         """Do everything that is due now. Raises as an append."""

@@ -47,6 +47,7 @@ class Table(Follower):
 
     def __init__(self, store: Store, watcher: HeadWatcher, record: Record, on_change: Callable[[Table], None]) -> None:
         super().__init__(store, watcher, record.game_id)
+        self.game_id = record.game_id
         self.record = record
         self._on_change = on_change
         #: when it was last requested, in epoch seconds
@@ -76,11 +77,6 @@ class Table(Follower):
         table = cls(store, watcher, record, on_change)
         table.follow(read)
         return table
-
-    @property
-    def game_id(self) -> str:
-        """The game's id."""
-        return self.record.game_id
 
     @property
     def seq(self) -> int:
