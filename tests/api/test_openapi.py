@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from worldledger_service.api.agents_of_worlds import AgentView, ObservingAgent, RegisteredAgent, WorldAgentPage
 from worldledger_service.api.clock import TimeAuthorityNow, TimeAuthoritySet
+from worldledger_service.api.effect_kinds import Vocabulary
 from worldledger_service.api.effects import EffectDraft, Receipt, Receipts
 from worldledger_service.api.generations import Generation
 from worldledger_service.api.health import Health, Readiness
@@ -30,7 +31,6 @@ from worldledger_service.api.reading import Effect, EffectPage
 from worldledger_service.api.sql import QueryList, SqlAnswer
 from worldledger_service.api.states import Snapshot, SnapshotPage, State, StateDiff
 from worldledger_service.api.verification import Verification
-from worldledger_service.api.vocabulary import Vocabulary
 from worldledger_service.api.worlds import WorldPage
 from worldledger_service.store import WorldRecord
 

@@ -43,6 +43,12 @@ def not_modified(request: Request, headers: dict[str, str]) -> Response | None:
     return None
 
 
+def tagged(request: Request, text: bytes, media_type: str = "application/json") -> Response:
+    """Answer with a text that may change, under an ETag that stands for its bytes; a 304 if the client has them."""
+    headers = {"ETag": f'"{sha256(text).hexdigest()[:16]}"', "Cache-Control": REVALIDATE}
+    return not_modified(request, headers) or Response(text, 200, headers, media_type)
+
+
 async def checksum_at(store: Store, record: WorldRecord, seq: int) -> str:
     """Return the checksum of a world's effect at a seq that it has."""
     if seq == record.head_seq:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from hashlib import sha256
 from typing import Annotated, Any, Final, NamedTuple
 
 import orjson
@@ -14,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger.kinds import parts
-from worldledger_service.api.answers import REVALIDATE, not_modified, to_json
+from worldledger_service.api.answers import REVALIDATE, tagged, to_json
 from worldledger_service.api.openapi import Shape, header, json_of, problems
 from worldledger_service.api.parameters import once
 from worldledger_service.api.problems import SchemaNotFoundError
@@ -135,13 +134,9 @@ async def get_schema(
     if name not in published():
         known = ", ".join(published())
         raise SchemaNotFoundError(f"there is no schema {name!r}; there are {known}", name=name, known=list(published()))
-    text, digest = _text(name)
-    headers = {"ETag": f'"{digest}"', "Cache-Control": REVALIDATE}
-    return not_modified(request, headers) or Response(text, 200, headers, MEDIA_TYPE)
+    return tagged(request, _text(name), MEDIA_TYPE)
 
 
 @cache
-def _text(name: str) -> tuple[bytes, str]:
-    """Return a schema's text, and what tells it from others."""
-    text = orjson.dumps(published()[name].make(), option=orjson.OPT_INDENT_2)
-    return text, sha256(text).hexdigest()[:16]
+def _text(name: str) -> bytes:
+    return orjson.dumps(published()[name].make(), option=orjson.OPT_INDENT_2)

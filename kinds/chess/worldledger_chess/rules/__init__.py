@@ -1,9 +1,10 @@
 """Chess worlds: one world is one game. Source: docs/reference/contracts.md, "Chess".
 
-- ``claims.py``, ``positions.py``, ``moves.py``, ``endings.py``: the content of payloads, and its vocabulary
+- ``claims.py``, ``positions.py``, ``moves.py``: the content of payloads, and its vocabulary; ``endings.py``: how games
+  end
 - ``state.py``: how effects change the state (evolve)
 - ``rules.py``: what is refused before it becomes an effect, and what is written (decide)
-- ``live.py``: the configuration of live games, and how they begin; ``deciding.py``: how they end
+- ``live.py``: the configuration of live games, and how they begin
 - ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the entities; ``validation.py``: checks of a
   log
 - ``pgn.py`` (``splitter.py``, ``tags.py``, ``movetext.py``, ``clocks.py``): recorded games;

@@ -1,24 +1,30 @@
-"""Density over HTTP: how many effects of which kinds there are along a world's log."""
+"""The kinds of a world's effects over HTTP: how many there are of each along the log, and which its ruleset knows."""
 
 from __future__ import annotations
 
-from hashlib import sha256
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger.canonical import MAX_INT
 from worldledger.rulesets import load_ruleset
-from worldledger_service.api.answers import REVALIDATE, not_modified, to_json
+from worldledger.rulesets.payloads import INTENTS
+from worldledger_service.api.answers import tagged, to_json
 from worldledger_service.api.context import services
-from worldledger_service.api.openapi import Shape, header, json_of, problems
+from worldledger_service.api.openapi import Shape, Word, header, json_of, problems
 from worldledger_service.api.parameters import Text, WorldName, once, whole
 from worldledger_service.api.problems import InvalidParameterError
+from worldledger_service.api.published import plain
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.store.density import density, marks_of
+
+router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Depends(once)])
+
+# -- how many effects of which kinds there are along a log ---------------------------------------------------
 
 MOST_BINS: Final = 2000
 
@@ -58,9 +64,6 @@ class Density(Shape):
     bins: DensityBins
     kinds: dict[str, list[int]] = Field(description="Of each kind, how many effects each bin has; most frequent first.")
     other_kinds: list[int] = Field(description="How many effects each bin has of kinds that are not told apart.")
-
-
-router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Depends(once)])
 
 
 @router.get(
@@ -124,6 +127,76 @@ async def get_density(
         "kinds": counted.kinds,
         "other_kinds": counted.other_kinds,
     }
-    text = to_json(body)
-    headers = {"ETag": f'"{sha256(text).hexdigest()[:16]}"', "Cache-Control": REVALIDATE}
-    return not_modified(request, headers) or Response(text, 200, headers, "application/json")
+    return tagged(request, to_json(body))
+
+
+# -- which kinds a ruleset knows, each with the JSON Schema of its payload -------------------------------------
+
+_SPEAK: dict[str, Any] = {
+    "kind": "Speak",
+    "payload": {
+        "type": "object",
+        "description": "Say something.",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+    },
+}
+
+
+class KindOfPayload(Shape):
+    """A kind of effects or intents, and what its payload holds."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_SPEAK]})
+
+    kind: Word
+    payload: dict[str, JsonValue] = Field(
+        description="A JSON Schema (2020-12). Members that it does not name are allowed; `readOnly` ones are filled in."
+    )
+
+
+class Vocabulary(Shape):
+    """The kinds of effects and intents that a world's ruleset knows, by name."""
+
+    world_id: str
+    ruleset: str
+    ruleset_version: int
+    effects: list[KindOfPayload] = Field(description="Kinds of drafts. Any other kind is allowed, with any payload.")
+    intents: list[KindOfPayload] = Field(
+        description="Kinds of intents besides Custom, whose payload is that of an effect and its `kind`."
+    )
+
+
+@router.get(
+    "/v1/worlds/{world}/kinds",
+    operation_id="get_kinds",
+    summary="The kinds of effects and intents of a world, with schemas of their payloads",
+    response_class=Response,
+    responses={
+        200: {
+            **json_of(Vocabulary),
+            "description": "The kinds by name.",
+            "headers": {"ETag": header("Stands for the answer.")},
+        },
+        304: {"description": "The answer is still the one that If-None-Match names."},
+        **problems(404, 422, 503),
+    },
+)
+async def get_kinds(request: Request, world: WorldName) -> Response:
+    """Return what a world's ruleset knows: for each kind the JSON Schema of its payload.
+
+    What a schema refuses the world refuses, too; where a kind has strict worlds, those. The world knows rules beyond
+    it: whether an entity exists, whose turn it is, whether a move is legal.
+    """
+    record = await services(request).store.world(world)
+    answer = {
+        "world_id": record.world_id,
+        "ruleset": record.ruleset,
+        "ruleset_version": record.ruleset_version,
+        "effects": _told(load_ruleset(record.ruleset).payloads),
+        "intents": _told(INTENTS),
+    }
+    return tagged(request, to_json(answer))
+
+
+def _told(payloads: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"kind": kind, "payload": plain(dict(schema))} for kind, schema in sorted(payloads.items())]
