@@ -24,7 +24,8 @@ from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import MomentNotFoundError, WorldNotFoundError
 from worldledger.genesis import check_world_name
-from worldledger_chess.api.playing import (
+from worldledger_chess.api.problems import GameNotFoundError
+from worldledger_chess.api.serving import (
     NOTHING,
     GameId,
     WithMoves,
@@ -35,7 +36,6 @@ from worldledger_chess.api.playing import (
     reach,
     told,
 )
-from worldledger_chess.api.problems import GameNotFoundError
 from worldledger_chess.api.shapes import Game, GamePage, MovePage
 from worldledger_chess.projections.games import Games
 from worldledger_chess.projections.moves import Moves

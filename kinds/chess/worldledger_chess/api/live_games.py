@@ -33,10 +33,11 @@ from worldledger.errors import (
 )
 from worldledger.moments import HEAD, UnreadableMomentError, parse_moment
 from worldledger_chess.api import shapes
-from worldledger_chess.api.playing import (
+from worldledger_chess.api.serving import (
     GameId,
     WithMoves,
     WithTensor,
+    arena_of,
     board_at,
     board_told,
     game_of,
@@ -45,7 +46,6 @@ from worldledger_chess.api.playing import (
     of_games,
     told,
 )
-from worldledger_chess.api.serving import arena_of
 from worldledger_chess.api.shapes import Game, MoveRequest, Resignation, ResignOutcome, SessionList
 from worldledger_chess.arena import (
     Arena,

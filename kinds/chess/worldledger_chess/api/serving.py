@@ -1,24 +1,36 @@
-"""The arena of a service: opened with it, counted in its metrics, found by the routes."""
+"""The arena of a service: opened with it, counted in its metrics, and its games, as the routes find and describe them.
+
+Source: docs/reference/contracts.md, "Chess".
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from fastapi import Path, Query
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from worldledger_service.api.context import Services
+from worldledger_service.api.problems import PositionAheadError
 from worldledger_service.settings import refusal
 
+from worldledger.errors import WorldNotFoundError
+from worldledger.genesis import NAME_RULE, check_world_name
+from worldledger_chess.api.problems import GameNotFoundError
+from worldledger_chess.arena import LiveGame, NoSuchGameError
 from worldledger_chess.arena.arena import Arena
+from worldledger_chess.arena.record import taken_back
 from worldledger_chess.arena.settings import MAX_GAMES, WATCH_IDLE, ArenaSettings
+from worldledger_chess.rules import BoardState
+from worldledger_chess.rules.endings import OTHER, Player
+from worldledger_chess.rules.times import moment
 
 if TYPE_CHECKING:
-    from worldledger_chess.arena import LiveGame
-
+    import chess
 
 # -- the settings of the service for games of chess -------------------------------------------------------
 
@@ -98,3 +110,138 @@ def arena_of(services: Services) -> Arena:
     """Return the arena of a service."""
     arena: Arena = services.of_kinds[_NAME]
     return arena
+
+
+# -- finding a game in the arena, and describing its state by its log ---------------------------------------
+
+GameId = Annotated[
+    str,
+    Path(
+        description=f"The game's id: the name of its world ({NAME_RULE}).",
+        json_schema_extra={"pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,199}$", "minLength": 1, "maxLength": 200},
+    ),
+]
+WithTensor = Annotated[bool, Query(alias="tensor", description="Whether board_state has the board_tensor.")]
+WithMoves = Annotated[bool, Query(alias="moves", description="Whether the answer has the move_history.")]
+
+#: The Game's fields of a game without a position.
+NOTHING: Final[Mapping[str, Any]] = dict.fromkeys(
+    ("global_seq", "current_turn", "board_state", "agents", "clocks", "live", "move_deadline", "attempts_left")
+)
+
+
+@contextmanager
+def of_games(game_id: str) -> Iterator[None]:
+    """Raise GameNotFoundError where there is no such world, or no game in it."""
+    try:
+        yield
+    except (WorldNotFoundError, NoSuchGameError) as error:
+        raise GameNotFoundError(error.message, game_id=game_id) from None
+
+
+async def game_of(found: Services, game_id: str) -> LiveGame:
+    """Return a game, as far as its log is known here; what is due in it is done.
+
+    Raises GameNotFoundError, InvalidNameError, StoreUnavailableError, TamperedError, FoldError.
+    """
+    with of_games(game_id):
+        return await arena_of(found).game(check_world_name(game_id))
+
+
+async def reach(found: Services, game: LiveGame, parameter: str, seq: int) -> None:
+    """Follow a game up to a seq. Raises PositionAheadError for a seq that its log has not reached."""
+    if seq > game.seq:
+        await game.catch_up()
+    if seq > game.seq:
+        what = f"{parameter}: {seq} lies beyond the head of game {game.game_id!r}, which is {game.seq}"
+        raise PositionAheadError(what, parameter=parameter, head_seq=game.seq, **{"in": "query"})
+
+
+# -- telling -----------------------------------------------------------------------------------------------
+
+
+def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
+    """Return what a Game has beyond a row of the projection ``games``."""
+    record = game.record
+    live, sides, board = record.live, record.entities, record.entities["board"]
+    deadline = game.deadline_at
+    shown = {
+        "global_seq": game.seq,
+        "current_turn": board["turn"],
+        "board_state": known(lambda: board_told(game.board_state, tensor=tensor)),
+        "agents": {player: _agent(game, player, record.own_side(player)) for player in OTHER},
+        "clocks": {player: sides[player]["clock"] for player in OTHER},
+        "live": None
+        if live is None
+        else live.model_dump(include={"max_illegal", "fallback", "deadline_s", "seed"}, mode="json"),
+        "move_deadline": None if deadline is None else moment(deadline),
+        "attempts_left": game.attempts_left if record.in_progress else None,
+    }
+    if moves:
+        shown["move_history"] = known(lambda: [move.model_dump() for move in record.moves()])
+    return shown
+
+
+def game_row(game: LiveGame) -> dict[str, Any]:
+    """Return a live game's row as the projection ``games`` will have it, made of the log as it is known here."""
+    record = game.record
+    live, sides, board, ended = record.live, record.entities, record.entities["board"], game.ended
+    times = {
+        f"thinking_time_{player}": sides[player]["thinking_time"] if sides[player]["timed_moves"] else None
+        for player in OTHER
+    }
+    return {
+        "world_id": record.game_id,
+        "game_id": record.game_id,
+        "experiment": None if live is None else live.experiment,
+        **{player: sides[player]["name"] for player in OTHER},
+        **{f"{player}_agent_id": sides[player]["agent_id"] for player in OTHER},
+        **{name: board[name] for name in ("variant", "initial_fen", "fen", "turn", "status", "result", "reason")},
+        "raw_result": None,
+        "plies": board["ply"],
+        "illegal_moves_attempted": sum(sides[player]["illegal_moves_attempted"] for player in OTHER),
+        **times,
+        **dict.fromkeys(("event", "site", "date", "round", "time_control")),
+        "started_at": moment(board["started_at"]),
+        "ended_at": None if board["ended_at"] is None else moment(board["ended_at"]),
+        "last_updated": moment(board["last_updated"]),
+        "started_seq": record.entries[0].seq if record.entries[0].kind == "GameStarted" else None,
+        "ended_seq": None if ended is None else ended.global_seq,
+    }
+
+
+def board_told(state: BoardState, *, tensor: bool) -> dict[str, Any]:
+    """Return a position as it is shown."""
+    return state.model_dump(mode="json", exclude=None if tensor else {"board_tensor"})
+
+
+def board_at(game: LiveGame, ply: int) -> chess.Board | None:
+    """Return the board after so many moves; None where the game has not come so far, or cannot be taken back so far."""
+    board = game.record.board
+    back = game.record.ply - ply
+    if board is None or not 0 <= back <= len(board.move_stack):
+        return None
+    return taken_back(board, back)
+
+
+def _agent(game: LiveGame, player: Player, side: Mapping[str, Any]) -> dict[str, Any]:
+    live = game.live
+    settings = None if live is None else live.agents[player]
+    return {
+        "agent_id": side["agent_id"],
+        "name": side["name"],
+        "personality": None if settings is None else settings.personality,
+        "model_name": None if settings is None else settings.model_name,
+        "player": None if live is None else live.players[player],
+        "total_moves": side["moves"],
+        "illegal_moves_attempted": side["illegal_moves_attempted"],
+        "thinking_time": side["thinking_time"],
+    }
+
+
+def known(tell: Any) -> Any:
+    """Return what is told; None where the record is no Game: of a variant, or with null moves."""
+    try:
+        return tell()
+    except (ValueError, NoSuchGameError):
+        return None

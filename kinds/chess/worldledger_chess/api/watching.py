@@ -37,8 +37,7 @@ from worldledger.aio import first_of
 from worldledger.canonical import MAX_INT, gate
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError, SimulationError, StoreUnavailableError
-from worldledger_chess.api.playing import GameId, game_of, reach
-from worldledger_chess.api.serving import arena_of
+from worldledger_chess.api.serving import GameId, arena_of, game_of, reach
 from worldledger_chess.arena import LiveGame
 
 router = APIRouter(route_class=EscapedRoute, tags=["games"], dependencies=[Depends(once)])

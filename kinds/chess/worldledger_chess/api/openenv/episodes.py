@@ -21,8 +21,7 @@ from worldledger_service.runtime.guarding import guarded
 from worldledger.canonical import MAX_INT
 from worldledger.errors import IllegalEffectError, WorldExistsError
 from worldledger_chess.api.openenv.frames import RANDOM_AGENT
-from worldledger_chess.api.playing import board_at, game_of
-from worldledger_chess.api.serving import arena_of
+from worldledger_chess.api.serving import arena_of, board_at, game_of
 from worldledger_chess.api.shapes import DeadlineOfEach, DeadlineS, Seconds, Uci
 from worldledger_chess.arena import GameNotLiveError, LiveGame, NewGame, PlayFrom
 from worldledger_chess.arena.players import InvalidPlayerError, RandomPlayer
