@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
 
 
-#: Characters of a state's text beyond which it is parsed in a thread: about 10 ms for 100 KiB.
-_LARGE: Final = 64 * 1024
+#: Bytes of a state's text beyond which it is read and written in a thread: about 10 ms for 100 KiB.
+_LARGE_BYTES: Final = 64 * 1024
 #: Most snapshots that are written by one statement, and bytes of their states that are enough for one.
 _TOGETHER: Final = 50
 _TOGETHER_BYTES: Final = 4 * 1024 * 1024
@@ -106,7 +106,7 @@ class Snapshots:
             if not rows:
                 return Base(await self._beginning(world_id, ruleset, reader), b"", 0, frozenset(damaged))
             row = rows[0]
-            if len(row["state"]) > _LARGE:
+            if len(row["state"]) > _LARGE_BYTES:
                 state = await asyncio.to_thread(_read, row, ruleset)
             else:
                 state = _read(row, ruleset)
@@ -246,11 +246,8 @@ Progress = Callable[[int, int], None]
 
 #: More effects than any world has: with this spacing no snapshot is ever due.
 NEVER = 2**62
-#: Most effects that are folded on the event loop, and most bytes of a state that is written there; more goes to a
-#: thread.
+#: Most effects that are folded on the event loop; more go to a thread.
 _EFFECTS_AT_ONCE = 100
-_LARGE_BYTES = 64 * 1024
-
 
 Keep = Callable[[Taken], Awaitable[None]]
 
