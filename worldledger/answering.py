@@ -129,6 +129,8 @@ class Telling:
         self._judged: list[int] = []
         self._shown: dict[str, WorldState | None] = {}
         self._policies: dict[str, ObservationPolicy | None] = {}
+        #: The positions that agents were shown before the first of the intents.
+        self._begun: dict[str, list[float] | None] = {}
         #: Agents that are shown things with a delay -> the position that each was shown.
         self.positions: dict[str, list[float] | None] = {}
 
@@ -187,7 +189,8 @@ class Telling:
             notes = orjson.loads(orjson.dumps(notes))
         for agent_id, named in names.items():
             policy = answering.policy(state.metadata["agents"], agent_id)
-            self._shown[agent_id] = _shown(policy, state, agent_id, named, notes)
+            seen = self._shown[agent_id] = _shown(policy, state, agent_id, named, notes)
+            self._begun[agent_id] = position_of(seen.entities.get(agent_id))
             self._policies[agent_id] = policy
 
     def _refusal(self, intent: CheckedIntent) -> SimulationError | None:
@@ -225,9 +228,11 @@ class Telling:
         return None
 
     def _shown_position(self, shown: WorldState, agent_id: str) -> list[float] | None:
-        if agent_id in self.positions:
-            return self.positions[agent_id]
-        return position_of(shown.entities.get(agent_id))
+        """Return the position that an agent is shown as its own after those of its intents that were let happen."""
+        position = position_of(shown.entities.get(agent_id))
+        if agent_id in self.positions or position != self._begun.get(agent_id):  # it has moved: is it shown that?
+            return self.position(shown, agent_id)
+        return position
 
 
 class _Knowing:

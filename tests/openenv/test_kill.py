@@ -36,16 +36,16 @@ class Service:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it is ready: until then, what needs the database is answered 503."""
         with self._log.open("ab") as log, open(os.devnull, "rb") as nothing:  # noqa: PTH123 - no path of ours
             streams = (nothing.fileno(), log.fileno(), log.fileno())
             self.process = Process(["serve", "--port", str(self.port)], streams, self._environment)
-        wait_for(self._is_live, "it answers")
+        wait_for(self._is_ready, "it is ready")
 
-    def _is_live(self) -> bool:
+    def _is_ready(self) -> bool:
         assert self.process.poll() is None, self._log.read_text()
         try:
-            with urllib.request.urlopen(f"{self.url}/livez", timeout=10) as answer:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=10) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -99,7 +99,7 @@ async def test_episodes_go_on_after_a_kill(service: Service) -> None:
         playing = [asyncio.create_task(play(client, name, seed)) for seed, name in enumerate(names)]
         while sum(told.values()) < 12:
             await asyncio.sleep(0.01)
-            assert not any(task.done() for task in playing)
+            assert [task.exception() for task in playing if task.done()] == []
         back.clear()
         service.kill()
         await asyncio.to_thread(service.start)

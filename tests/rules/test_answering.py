@@ -221,6 +221,17 @@ def test_a_sandbox_tells_nothing_of_what_is_hidden(
     holds(SANDBOX, first, second, data.draw(st.lists(st.lists(_SANDBOX_INTENTS, min_size=1, max_size=3), max_size=6)))
 
 
+def test_an_agent_that_sees_itself_late_is_not_told_where_it_stands() -> None:
+    """Nor after a move of the same list, whether the list is refused for a reason that is hidden or is not refused."""
+    policy = ObservationPolicy(PolicyConfig(latency_model=FixedLatency(5.0)))
+    values = [
+        custom("EntityRemoved", entity_id="A"),
+        intent("Move", {"to": [0, 0], "from": [0, 0]}),
+        intent("Move", {"to": [0, 0], "from": [1.0, 2.0]}),
+    ]
+    holds(SANDBOX, _sandbox(policy, {}), _sandbox(policy, {"A": ({}, None)}), [values])
+
+
 # -- simulation ----------------------------------------------------------------------------------------------
 
 _HIDDEN_VALUES: dict[str, st.SearchStrategy[Any]] = {
