@@ -78,6 +78,7 @@ OWN_OF_STATES: Final = (
     ("metadata", "last_effect_kind"),
     ("metadata", "time_offset"),
     ("metadata", "time_authority_silent"),
+    ("metadata", "leases"),
     ("metadata", "agents", "*", "registered_seq"),
     ("metadata", "agents", "*", "policy", "config", "noise_key"),
 )

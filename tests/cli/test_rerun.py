@@ -74,6 +74,10 @@ def test_a_rerun_that_is_asked_for_wrongly(on: Cli, tmp_path: Path) -> None:
         (["child", "--with", ":dumps"], "':dumps' is not MODULE:FUNCTION"),
         (["child", "--with", "no_such_module:play"], "cannot be loaded"),
         (["child", "--with", "json:nothing"], "has no function nothing"),
+        (["child", "--with", "json:dumps", "--with", "json:loads"], "every agent is played twice"),
+        (["child", "--with", "bob=json:dumps", "--with", "bob=llm:tiny"], "the agent bob is played twice"),
+        (["child", "--with", "bob=llm:tiny"], "name a file that says whom the model plays"),
+        (["child", "--persona", str(good)], "are for language models"),
     ):
         result = on("rerun", *more)
         assert result.code == 2, more

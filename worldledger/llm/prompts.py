@@ -175,5 +175,10 @@ class Actions:
         return Intended(kind, {"kind": "Custom", "payload": {**payload, "kind": kind}})
 
 
+def was_not_possible(kind: str, why: str | None) -> str:
+    """Say to a model that nothing came of something that it wanted to do."""
+    return f"({kind} was not possible: {why})"
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _PAGE: Final = 1000
 #: The outcomes of answers that were cut off, or never came.
 _UNFINISHED: Final = frozenset({"interrupted", "failed", "limited", "lost"})
+#: The kinds of effects that tell of generations: that one begins, what came of it, and its texts.
+TOLD_BY: Final = (GENERATION_STARTED_KIND, GENERATION_REPORTED_KIND, GENERATION_TEXT_KIND)
 
 
 class Recollection(NamedTuple):
@@ -54,22 +56,38 @@ class Recall:
 
     async def read(self, world: RemoteWorld, agent_id: str) -> None:
         """Read an agent's answers in a world's own log. Those whose texts were not kept cannot be recalled."""
-        begun = {each["req_id"]: each async for each in _told(world, agent_id, GENERATION_STARTED_KIND)}
-        ended = {each["req_id"]: each async for each in _told(world, agent_id, GENERATION_REPORTED_KIND)}
+        told = [[each async for each in _told(world, agent_id, kind)] for kind in TOLD_BY]
+        self.take(world.world_id, *told)
+
+    def take(
+        self,
+        world_id: str,
+        begun: Iterable[Mapping[str, Any]],
+        ended: Iterable[Mapping[str, Any]],
+        texts: Iterable[Mapping[str, Any]],
+    ) -> None:
+        """Take an agent's answers from the payloads of a world's own effects of the kinds of `TOLD_BY`, in order."""
+        models = {each["req_id"]: each.get("model") for each in begun}
+        reports = {each["req_id"]: each for each in ended}
         prompts: dict[str, str] = {}
-        async for each in _told(world, agent_id, GENERATION_TEXT_KIND):
+        for each in texts:
             req_id, text = each["req_id"], each["text"]
             if each["part"] == "prompt":
                 prompts[req_id] = text
                 continue
-            model, report, prompt = begun.get(req_id, {}).get("model"), ended.get(req_id, {}), prompts.pop(req_id, None)
-            if model is None or prompt is None or report.get("outcome", "lost") in _UNFINISHED or "recalled" in report:
+            model, report, prompt = models.get(req_id), reports.get(req_id, {}), prompts.pop(req_id, None)
+            if model is None or prompt is None or not is_whole(report) or "recalled" in report:
                 continue
             calls = tuple(
                 ToolCall(call["name"], call["arguments"], index) for index, call in enumerate(each.get("calls", ()))
             )
-            found = Recollection(world.world_id, req_id, text, calls, report.get("finish", "stop"))
+            found = Recollection(world_id, req_id, text, calls, report.get("finish", "stop"))
             self._found.setdefault(_key(model["name"], model["parameters"], prompt.encode()), found)
+
+
+def is_whole(report: Mapping[str, Any]) -> bool:
+    """Return whether the answer of a generation with this report was neither cut off nor did it never come."""
+    return report.get("outcome", "lost") not in _UNFINISHED
 
 
 def _key(model: str, parameters: Mapping[str, Any], prompt: bytes) -> bytes:

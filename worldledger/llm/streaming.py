@@ -7,15 +7,22 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from worldledger.aio import CancelToken
 from worldledger.llm.model import Chunk, End, ModelError, Text, ToolCall, Usage
+from worldledger.llm.reports import plain
+
+if TYPE_CHECKING:
+    from worldledger.core_kinds import Outcome
+    from worldledger.llm.prompts import Actions, Intended
 
 #: Pieces beyond ``max_tokens`` after which an answer is cut off here: its service should have done so.
 BEYOND: Final = 16
 #: Seconds that a model may take to end a request.
 _CLOSE_SECONDS: Final = 5.0
+#: What a model says when it stops because it must not answer.
+_REFUSALS: Final = frozenset({"content_filter", "refusal"})
 
 log = logging.getLogger("worldledger.llm")
 
@@ -40,6 +47,22 @@ class Output:
     def tokens_out(self) -> int:
         """The tokens that the model made: as its service has counted, or else the pieces that came."""
         return self.pieces if self.usage is None else self.usage.tokens_out
+
+    @property
+    def used(self) -> int:
+        """The tokens that count against a budget."""
+        return self.tokens_out + (0 if self.usage is None else self.usage.tokens_in)
+
+    def meaning(self, actions: Actions) -> tuple[Outcome, list[Intended]]:
+        """Return what the answer comes to, and what the model wants to do: ``refused``, until that is accepted."""
+        intended: list[Intended] = []
+        if self.interrupted:
+            return "interrupted", intended
+        if self.error is not None:
+            return "failed", intended
+        if self.finish not in _REFUSALS:
+            intended = actions.of(plain(self.text), self.calls.values())
+        return "refused" if intended or self.finish in _REFUSALS else "silent", intended
 
     def take(self, chunk: Chunk) -> bool:
         """Add a piece; return whether it has content."""

@@ -32,7 +32,7 @@ from worldledger.errors import (
 )
 from worldledger.llm.budgets import Budgets
 from worldledger.llm.model import Model, ModelError, Request
-from worldledger.llm.prompts import Actions, Intended, Memory, request_for
+from worldledger.llm.prompts import Actions, Intended, Memory, request_for, was_not_possible
 from worldledger.llm.recall import Recall, Recollection
 from worldledger.llm.reports import MOST_TEXT, Prompt, answer_of, cost_of, known, plain, times_of, word
 from worldledger.llm.streaming import BEYOND, Output, collect
@@ -57,8 +57,6 @@ _LEAST_SECONDS: Final = 0.05
 _FIRST_PAUSE_SECONDS: Final = 1.0
 #: Recoveries of errors after which the same call is made again.
 _AGAIN: Final = frozenset({RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY, RecoveryAction.DEFER})
-#: What a model says when it stops because it must not answer.
-_REFUSALS: Final = frozenset({"content_filter", "refusal"})
 #: The beginning of the reason of a generation that was made stale, before the seq.
 _STALE: Final = "stale_due_to_effect_"
 
@@ -87,6 +85,27 @@ class Generation:
     #: the budget that is used up, and whether the agent's turns are with this one
     budget: str | None = None
     is_last: bool = False
+
+    def intends(self, each: Intended) -> dict[str, Any]:
+        """Add something that the model wants to do; return what the report says of it. It may be a problem already."""
+        told: dict[str, Any] = {"kind": word(each.kind)}
+        self.intents.append(told)
+        if each.intent is None:
+            told |= {"code": "invalid_arguments", "reason": plain(each.problem or "")[:MOST_TEXT]}
+            self.problems.append(was_not_possible(each.kind, each.problem))
+        return told
+
+    def told(self, prompt: Prompt, persona: Persona) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return its report and the texts that are kept, as GenerationReported and GenerationText have them."""
+        report: dict[str, Any] = {"outcome": self.outcome}
+        if self.outcome != "limited":
+            report |= {**times_of(self.output), "intents": self.intents[:100] or None}
+        if self.recalled is not None:
+            report["recalled"] = {"world_id": self.recalled.world_id, "req_id": self.recalled.req_id}
+        elif self.outcome != "limited":
+            report |= cost_of(self.output, persona.prices)
+        texts = [prompt.kept()] if self.outcome == "limited" else [prompt.kept(), answer_of(self.output)]
+        return known(report), texts if persona.keeps_texts else []
 
 
 class Thinker:
@@ -335,7 +354,7 @@ class Thinker:
                 made.outcome = "limited"
             is_over = True
             if made.recalled is None:
-                await self._budgets.spend(*self._payer, _used(made.output))
+                await self._budgets.spend(*self._payer, made.output.used)
             await self._report(made, prompt)
         except BaseException:  # told to stop: what was said until then is kept all the same
             if not is_over and made.outcome != "acted":
@@ -352,29 +371,18 @@ class Thinker:
     async def _act(self, made: Generation, token: CancelToken) -> None:
         """Submit what the answer means, and note what became of it."""
         assert self._actions is not None  # noqa: S101 - `run` has begun
-        output = made.output
-        if output.interrupted:
-            made.outcome, made.reason = "interrupted", token.reason
-        elif output.error is not None:
-            made.outcome = "failed"
-        elif output.finish in _REFUSALS:
-            made.outcome = "refused"
-        elif not (intended := self._actions.of(plain(output.text), output.calls.values())):
-            made.outcome = "silent"
-        else:
-            made.outcome = "refused"
-            for number, each in enumerate(intended):
-                req_id = made.req_id if number == 0 else f"{made.req_id}.{number + 1}"
-                if not await self._submit(made, each, req_id):
-                    break
+        made.outcome, intended = made.output.meaning(self._actions)
+        if made.outcome == "interrupted":
+            made.reason = token.reason
+        for number, each in enumerate(intended):
+            req_id = made.req_id if number == 0 else f"{made.req_id}.{number + 1}"
+            if not await self._submit(made, each, req_id):
+                break
 
     async def _submit(self, made: Generation, each: Intended, req_id: str) -> bool:
         """Submit one intent, and note what became of it; return False if nothing more can come of the answer."""
-        told: dict[str, Any] = {"kind": word(each.kind)}
-        made.intents.append(told)
+        told = made.intends(each)
         if each.intent is None:
-            told |= {"code": "invalid_arguments", "reason": plain(each.problem or "")[:MOST_TEXT]}
-            made.problems.append(f"({each.kind} was not possible: {each.problem})")
             return True
         told["req_id"] = req_id
         intent = {**each.intent, "req_id": req_id, "context_seq": made.context_seq}
@@ -386,7 +394,7 @@ class Thinker:
                 made.outcome = "stale"
                 made.reason = f"{_STALE}{error.expected_seq}"
                 return False
-            made.problems.append(f"({each.kind} was not possible: {error.message})")
+            made.problems.append(was_not_possible(each.kind, error.message))
             return True
         told["global_seq"] = accepted.global_seq
         self._own.add(accepted.global_seq)
@@ -394,18 +402,7 @@ class Thinker:
         return True
 
     async def _report(self, made: Generation, prompt: Prompt) -> None:
-        output = made.output
-        report: dict[str, Any] = {"outcome": made.outcome}
-        if made.outcome != "limited":
-            report |= {**times_of(output), "intents": made.intents[:100] or None}
-        if made.recalled is not None:
-            report["recalled"] = {"world_id": made.recalled.world_id, "req_id": made.recalled.req_id}
-        elif made.outcome != "limited":
-            report |= cost_of(output, self._persona.prices)
-        given = known(report)
-        kept: list[dict[str, Any]] = []
-        if self._persona.keeps_texts:
-            kept = [prompt.kept()] if made.outcome == "limited" else [prompt.kept(), answer_of(output)]
+        given, kept = made.told(prompt, self._persona)
         try:
             await self._tell(made.req_id, given, kept)
         except EffectTooLargeError:
@@ -436,8 +433,3 @@ class Thinker:
                     raise
                 log.info("%s: %s; again in %.1f s", self.agent_id, error.message, pause)
             await asyncio.sleep(pause)
-
-
-def _used(output: Output) -> int:
-    """Return the tokens that count against a budget."""
-    return output.tokens_out + (0 if output.usage is None else output.usage.tokens_in)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import ConfigDict, Field, JsonValue
@@ -21,6 +21,9 @@ from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.published import plain
 from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.store.density import density, marks_of
+
+if TYPE_CHECKING:
+    from worldledger_service.store import WorldRecord
 
 router = APIRouter(route_class=ReadingRoute, tags=["effects"], dependencies=[Depends(once)])
 
@@ -187,15 +190,18 @@ async def get_kinds(request: Request, world: WorldName) -> Response:
     What a schema refuses the world refuses, too; where a kind has strict worlds, those. The world knows rules beyond
     it: whether an entity exists, whose turn it is, whether a move is legal.
     """
-    record = await services(request).store.world(world)
-    answer = {
+    return tagged(request, to_json(vocabulary_of(await services(request).store.world(world))))
+
+
+def vocabulary_of(record: WorldRecord) -> dict[str, Any]:
+    """Return the kinds of effects and intents of a world, as `Vocabulary` has them."""
+    return {
         "world_id": record.world_id,
         "ruleset": record.ruleset,
         "ruleset_version": record.ruleset_version,
         "effects": _told(load_ruleset(record.ruleset).payloads),
         "intents": _told(INTENTS),
     }
-    return tagged(request, to_json(answer))
 
 
 def _told(payloads: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from worldledger.client import Client
     from worldledger.llm import Budget, Generation, Model, Persona, Personas
 
-_EXTRA: Final = "llm"
-_PACKAGES: Final = {"jsonschema_rs": "jsonschema-rs", "limits": "limits"}
+EXTRA: Final = "llm"
+PACKAGES: Final = {"jsonschema_rs": "jsonschema-rs", "limits": "limits"}
 #: Seconds for which a call is tried again while the service is away or asked too often; and the first one, so that a
 #: service that is not there is told soon.
 _PATIENCE_SECONDS: Final = 60.0
@@ -92,10 +92,10 @@ def run(
         worldledger agent run parlour ann --model openai:gpt-5-mini --persona ann.yaml
         worldledger agent run parlour --model openai:smollm2 --persona parlour.yaml --base-url http://127.0.0.1:8133/v1
     """
-    with ExtraMissingError.where_missing(_PACKAGES, _EXTRA):
+    with ExtraMissingError.where_missing(PACKAGES, EXTRA):
         from worldledger.client import Client  # noqa: PLC0415 - slow to load
         from worldledger.llm import ModelError, read_personas  # noqa: PLC0415 - only where the extra is installed
-        from worldledger.llm.providers import provided, split  # noqa: PLC0415
+        from worldledger.llm.providers import split  # noqa: PLC0415
     named = split(model)
     if named is None:
         what = f"{model!r} is not openai:NAME or anthropic:NAME, such as openai:gpt-5-mini"
@@ -103,19 +103,27 @@ def run(
     if persona is None:
         raise typer.BadParameter("name a file that says whom the model plays", param_hint="'--persona'")
     found = read_personas(persona)
-    played = _played(found, agents or [], persona)
+    played = played_as(found, agents or [], persona)
     url = url or _served() or _USUAL_ADDRESS
     try:
         client = Client(url, world, patience=_PATIENCE_SECONDS)
     except ValueError as error:
         raise SimulationError(str(error)) from None
-    try:
-        answering = provided(*named, base_url=base_url)
-    except ModelError as error:
-        raise SimulationError(error.message) from None
+    answering = model_of(named, base_url)
     run_blocking(_found(Client(url, world, patience=_FIRST_SECONDS)))
     try:
         run_blocking(_run(client, played, answering, found.budget, recall, give_up_s=give_up, quiet=quiet))
+    except ModelError as error:
+        raise SimulationError(error.message) from None
+
+
+def model_of(named: tuple[str, str], base_url: str | None) -> Model:
+    """Return a provider's model. Raises SimulationError if there is no key, and ExtraMissingError."""
+    from worldledger.llm import ModelError  # noqa: PLC0415 - only where the extra is installed
+    from worldledger.llm.providers import provided  # noqa: PLC0415
+
+    try:
+        return provided(*named, base_url=base_url)
     except ModelError as error:
         raise SimulationError(error.message) from None
 
@@ -134,7 +142,7 @@ def _served() -> str | None:
     return served_at(settings.home) if settings.database_url is None else None
 
 
-def _played(found: Personas, agents: list[str], file: Path) -> dict[str, Persona]:
+def played_as(found: Personas, agents: list[str], file: Path) -> dict[str, Persona]:
     """Return whom to play as whom. Raises BadParameter for an agent that the file does not have."""
     played: dict[str, Persona] = {}
     for agent_id in agents or found.of_agents:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from worldledger.errors import InvalidEffectError, TamperedError
+from worldledger.errors import ExtraMissingError, InvalidEffectError, SimulationError, TamperedError
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.moments import HEAD, At, one_moment, read_moment
 from worldledger_service.cli.naming import exact_world
@@ -19,8 +19,11 @@ from worldledger_service.cli.output import counted, effects, plain, progress_bar
 
 if TYPE_CHECKING:
     from worldledger.effects import EffectDraft
+    from worldledger.llm import Budget, Model, Persona
     from worldledger_service.store import Store, WorldRecord
-    from worldledger_service.store.rerunning import Report
+    from worldledger_service.store.rerunning import Playing, Report
+
+T = TypeVar("T")
 
 
 def fork(
@@ -151,14 +154,38 @@ def rerun(
             help="Submit what a JSON file has (kind, payload or both) in place of this effect of the parent.",
         ),
     ] = None,
-    play: Annotated[
-        str | None,
+    plays: Annotated[
+        list[str] | None,
         typer.Option(
             "--with",
-            metavar="MODULE:FUNCTION",
-            help="Ask a function of yours what an agent does instead: function(agent_id, view, {kind, payload}).",
+            metavar="[AGENT=]PLAYER",
+            help="What plays an agent, or all: MODULE:FUNCTION, a function(agent_id, view, {kind, payload}) of yours, "
+            "or llm:MODEL, a language model; may be given several times.",
+            show_default=False,
         ),
     ] = None,
+    persona: Annotated[
+        Path | None,
+        typer.Option("--persona", metavar="FILE", help="With llm:MODEL: whom it plays, as in `agent run`."),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--base-url",
+            metavar="URL",
+            help="With llm:MODEL: the address of the model's service.",
+            show_default="the provider's",
+        ),
+    ] = None,
+    recall: Annotated[
+        str,
+        typer.Option(
+            "--recall",
+            metavar="ancestors|off|WORLD",
+            help="With llm:MODEL: ask only where an agent sees something else than in the parent; or always; or take "
+            "the answers of another world.",
+        ),
+    ] = "ancestors",
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
     quiet: Quiet = False,
     database_url: DatabaseUrl = None,
@@ -168,27 +195,35 @@ def rerun(
 
     That is the intents of agents and the effects of engines, with their recorded times; staleness, quotas and
     latency are off. What the fork's state refuses is named, and where its state first differs from the
-    parent's. Agents would perhaps have acted otherwise: this shows what the recorded actions lead to. The
-    same command again goes on where it was stopped, and reports the whole.
+    parent's. Agents would perhaps have acted otherwise: this shows what the recorded actions lead to, unless
+    --with has agents decide anew. A language model is asked only where its agent sees something else than it
+    did in the parent. The same command again goes on where it was stopped, and reports the whole.
 
     Examples:
         worldledger rerun rich
         worldledger rerun rich --until turn:20 --skip 412
         worldledger rerun rich --with my_policies:cautious --json
+        worldledger rerun rich --with alice=llm:gpt-5-mini --persona alice.yaml
     """
     end = HEAD if until is None else read_moment(until, "--until")
     replaced = _replacements(replace or [], skip or [])
-    playing = None if play is None else _function(play)
+    policies, models = _players(plays or [])
+    played = _played(models, persona, base_url)
 
     async def work(store: Store) -> Report:
         from worldledger_service.store.rerunning import Asked  # noqa: PLC0415 - slow to load
 
         world = await exact_world(store, fork)
-        asked = Asked(frozenset(skip or ()), replaced, playing)
+        thinking = None
+        if played is not None:
+            from worldledger_service.cli.rethinking import minds_of  # noqa: PLC0415 - only where the extra is installed
+
+            thinking = await minds_of(store, world, played.agents, budget=played.budget, recall=recall)
+        asked = Asked(frozenset(skip or ()), replaced, _policy(policies), thinking)
         with progress_bar(f"running on in {fork}", quiet=quiet) as tell:
             return await store.rerun(world.world_id, until=end, asked=asked, progress=effects(tell))
 
-    report = with_store(target(ctx, database_url, home), work)
+    report = _with_models(lambda: with_store(target(ctx, database_url, home), work), is_asked=played is not None)
     if as_json:
         import orjson  # noqa: PLC0415
 
@@ -213,6 +248,8 @@ def _told(report: Report) -> Iterator[str]:
     more = f", {len(report.newly_accepted)} of them refused in the parent" if report.newly_accepted else ""
     submitted = f"{counted(report.issued, 'draft')} submitted" + ("" if come_to is None else " in all")
     yield f"  {submitted}, {report.accepted} accepted{more}, {report.refused} refused"
+    if report.recalled or report.asked:
+        yield f"  {counted(report.recalled, 'generation')} recalled from a log, {report.asked} asked of a model"
     if report.left_out:
         kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in report.left_out.items())
         yield f"  not submitted: {kinds}"
@@ -262,6 +299,81 @@ def _replacement(text: str) -> tuple[int, EffectDraft]:
         raise typer.BadParameter(what, param_hint="'--replace'") from None
     except InvalidEffectError as error:
         raise typer.BadParameter(f"{file}: {error.reason}", param_hint="'--replace'") from None
+
+
+class _Played(NamedTuple):
+    """The agents that language models play, and the budget that they share."""
+
+    agents: dict[str, tuple[Model, Persona]]
+    budget: Budget | None
+
+
+def _players(texts: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Read what plays agents: functions of the user's, and the names of models, by agent; "": all others.
+
+    Raises BadParameter.
+    """
+    functions, models = dict[str, Any](), dict[str, str]()
+    for text in texts:
+        agent_id, _, player = text.rpartition("=")
+        if agent_id in functions or agent_id in models:
+            who = f"the agent {agent_id}" if agent_id else "every agent"
+            raise typer.BadParameter(f"{who} is played twice", param_hint="'--with'")
+        if player.startswith("llm:"):
+            models[agent_id] = player.removeprefix("llm:")
+        else:
+            functions[agent_id] = _function(player)
+    return functions, models
+
+
+def _policy(functions: Mapping[str, Any]) -> Playing | None:
+    """Return one function for all agents; what no function plays does what is recorded."""
+
+    def play(agent_id: str, view: Any, recorded: dict[str, Any]) -> Any:
+        asked = functions.get(agent_id, functions.get(""))
+        return recorded if asked is None else asked(agent_id, view, recorded)
+
+    return play if functions else None
+
+
+def _played(models: Mapping[str, str], persona: Path | None, base_url: str | None) -> _Played | None:
+    """Return the agents that language models play; None if there are none.
+
+    Raises BadParameter, ExtraMissingError, FileRefusedError, and SimulationError if there is no key.
+    """
+    if not models:
+        if persona is not None or base_url is not None:
+            raise typer.BadParameter(
+                "--persona and --base-url are for language models: llm:MODEL", param_hint="'--with'"
+            )
+        return None
+    if persona is None:
+        raise typer.BadParameter("name a file that says whom the model plays", param_hint="'--persona'")
+    from worldledger_service.cli.agent import EXTRA, PACKAGES, model_of, played_as  # noqa: PLC0415
+
+    with ExtraMissingError.where_missing(PACKAGES, EXTRA):
+        from worldledger.llm import read_personas  # noqa: PLC0415 - only where the extra is installed
+        from worldledger.llm.providers import split  # noqa: PLC0415
+    found = read_personas(persona)
+    agents: dict[str, tuple[Model, Persona]] = {}
+    for agent_id, name in sorted(models.items(), reverse=True):  # "" comes last: it plays the others
+        model = model_of(split(name) or ("openai", name), base_url)
+        for own, played in played_as(found, [agent_id] if agent_id else [], persona).items():
+            agents.setdefault(own, (model, played))
+    return _Played(agents, found.budget)
+
+
+def _with_models(work: Callable[[], T], *, is_asked: bool) -> T:
+    """Do what asks models. Raises SimulationError if one does not answer."""
+    if not is_asked:
+        return work()
+    from worldledger.llm.model import ModelError  # noqa: PLC0415 - only where the extra is installed
+
+    try:
+        return work()
+    except ModelError as error:
+        what = f"{error.message}; what was decided so far is kept, and the same command goes on from there"
+        raise SimulationError(what) from None
 
 
 def _function(place: str) -> Any:
