@@ -222,8 +222,8 @@ EXPECTED: dict[str, tuple[Mapping[str, Any], Rows]] = {
         {"experiment": "talk"},
         _table(
             "model generations interrupted failed first_token_median_ms first_token_p95_ms took_median_ms tokens_per_s "
-            "tokens_in tokens_out price currency",
-            ("tiny", 3, 2, 0, 200, 290, 400, 32.5, 200, 52, 1.25, "EUR"),
+            "tokens_in tokens_out price currency uncounted",
+            ("tiny", 3, 2, 0, 200, 290, 400, 32.5, 200, 52, 1.25, "EUR", 1),
         ),
     ),
     "effects-by-kind": (

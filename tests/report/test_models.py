@@ -26,6 +26,7 @@ def test_what_models_have_used(ledger: str) -> None:
         "tokens_lost": 20,
         "price": 0.5,
         "currency": "EUR",
+        "uncounted": 0,
     }
     assert page_of(report).table("Generations by model")[0][0] == ODD
 

@@ -97,6 +97,7 @@ class _Answer:
         match event.type:
             case "message_start":
                 self._tokens_in = _tokens_in(event.message.usage)
+                yield Usage(self._tokens_in)
             case "content_block_start" if event.content_block.type == "tool_use":
                 yield ToolCall(text_of(event.content_block.name), "", int(event.index))
             case "content_block_delta" if event.delta.type == "text_delta":

@@ -58,10 +58,13 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Usage:
-    """How many tokens the model's service has counted."""
+    """How many tokens the model's service has counted so far; ``tokens_out`` is None where it counts those at the end.
+
+    The last one of an answer counts.
+    """
 
     tokens_in: int
-    tokens_out: int
+    tokens_out: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,9 @@ class Model(Protocol):
     ``stream`` returns an async generator. Its pieces come as they are made. When it is closed or cancelled it ends the
     request, so that nothing more is made and paid. It raises ModelError; any other error is taken for one. It must not
     block the event loop: a model that computes in this process does so in a thread.
+
+    A model may also have ``async count_tokens(request) -> int | None``: how many tokens a prompt has. It is asked after
+    an answer that was cut off before its tokens were counted; see `worldledger.llm.streaming.count_prompt`.
     """
 
     @property

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _ERRORS: Final = Errors(openai.APIStatusError, openai.APITimeoutError, openai.APIConnectionError, openai.OpenAIError)
 
 
+#: Statuses of a route that a service does not have.
+_NOT_THERE: Final = frozenset({404, 405, 501})
+#: Where the protocol's owner serves: there is no route that counts.
+_OWN_HOST: Final = "api.openai.com"
+
+
 class OpenAIModel:
     """A model by its name at a service.
 
@@ -45,16 +51,12 @@ class OpenAIModel:
             )
         except openai.OpenAIError as error:
             raise ModelError("no_key", str(error)) from None
+        #: what counts the tokens of prompts; "": that is not known yet
+        self._tokenizer = "none" if self._client.base_url.host == _OWN_HOST else ""
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Answer a request; closing the generator closes the connection."""
-        tools = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)},
-            }
-            for tool in request.tools
-        ]
+        tools = _tools(request)
         asked: dict[str, Any] = {
             "model": self.name,
             "messages": list(map(dict, request.messages)),
@@ -85,9 +87,51 @@ class OpenAIModel:
         if not ended:
             raise without_end(self.name, answer.response, begun=begun)
 
+    async def count_tokens(self, request: Request) -> int | None:
+        """Return how many tokens a prompt has, by the service's tokenizer; None if it has none that is known.
+
+        vLLM counts messages at ``/tokenize``; llama.cpp makes a text of them at ``/apply-template`` first.
+        """
+        if self._tokenizer == "none":
+            return None
+        asked: dict[str, Any] = {"model": self.name, "messages": list(map(dict, request.messages))}
+        if request.tools:
+            asked["tools"] = _tools(request)
+        try:
+            if self._tokenizer != "llama.cpp":
+                found = await self._ask("tokenize", asked)
+                if type(count := found.get("count")) is int:
+                    self._tokenizer = "vLLM"
+                    return count
+            self._tokenizer = "llama.cpp"
+            text = await self._ask("apply-template", asked)
+            tokens = await self._ask("tokenize", {"content": text["prompt"], "add_special": True})
+            return len(tokens["tokens"])
+        except openai.APIStatusError as error:
+            if error.status_code in _NOT_THERE:
+                self._tokenizer = "none"
+        except (openai.OpenAIError, AttributeError, KeyError, TypeError, ValueError):
+            pass
+        return None
+
+    async def _ask(self, path: str, body: dict[str, Any]) -> Any:
+        """Return what a route of the service beside those of the protocol answers."""
+        address = self._client.base_url.join(f"../{path}")
+        return await self._client.with_options(max_retries=0).post(str(address), cast_to=object, body=body)
+
     async def aclose(self) -> None:
         """Close all connections."""
         await self._client.close()
+
+
+def _tools(request: Request) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)},
+        }
+        for tool in request.tools
+    ]
 
 
 class _Refusal(Text):

@@ -60,10 +60,11 @@ def times_of(output: Output) -> dict[str, Any]:
 
 def cost_of(output: Output, prices: Prices | None) -> dict[str, Any]:
     """Return the tokens, the price and the error of an answer of a model, as GenerationReported has them."""
-    tokens_in = None if output.usage is None else output.usage.tokens_in
-    counted = "chunks" if output.usage is None else "provider"
+    usage = output.usage
+    tokens_in = None if usage is None else usage.tokens_in
+    counted = "chunks" if usage is None or usage.tokens_out is None else "provider"
     cost: dict[str, Any] = {"tokens_in": tokens_in, "tokens_out": output.tokens_out, "counted": counted}
-    if prices is not None:
+    if prices is not None and (tokens_in is not None or not prices.tokens_in):
         price = (tokens_in or 0) * prices.tokens_in + output.tokens_out * prices.tokens_out
         cost |= {"price": round(price / 1e6, 12), "currency": prices.currency}
     if output.error is not None:

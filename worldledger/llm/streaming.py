@@ -15,12 +15,15 @@ from worldledger.llm.reports import plain
 
 if TYPE_CHECKING:
     from worldledger.core_kinds import Outcome
+    from worldledger.llm.model import Model, Request
     from worldledger.llm.prompts import Actions, Intended
 
 #: Pieces beyond ``max_tokens`` after which an answer is cut off here: its service should have done so.
 BEYOND: Final = 16
 #: Seconds that a model may take to end a request.
 _CLOSE_SECONDS: Final = 5.0
+#: Seconds that counting the tokens of a prompt may take.
+_COUNT_SECONDS: Final = 1.0
 #: What a model says when it stops because it must not answer.
 _REFUSALS: Final = frozenset({"content_filter", "refusal"})
 
@@ -46,7 +49,7 @@ class Output:
     @property
     def tokens_out(self) -> int:
         """The tokens that the model made: as its service has counted, or else the pieces that came."""
-        return self.pieces if self.usage is None else self.usage.tokens_out
+        return self.pieces if self.usage is None or self.usage.tokens_out is None else self.usage.tokens_out
 
     @property
     def used(self) -> int:
@@ -126,6 +129,26 @@ async def collect(
         output.took_s = clock() - began
         cancelled.cancel()
         await _close(stream, piece)
+
+
+async def count_prompt(model: Model, request: Request, output: Output) -> None:
+    """Have the model count the tokens of the prompt of an answer that was cut off before its service has counted.
+
+    They stay unknown where the model cannot count, or not within a second.
+    """
+    count = getattr(model, "count_tokens", None)
+    if count is None or output.usage is not None or not (output.interrupted or output.pieces):
+        return
+    try:
+        async with asyncio.timeout(_COUNT_SECONDS):
+            found = await count(request)
+    except TimeoutError:
+        return
+    except Exception:  # a model of one's own may raise anything
+        log.exception("the model could not count the tokens of a prompt")
+        return
+    if found is not None:
+        output.usage = Usage(found)
 
 
 async def _next(stream: AsyncGenerator[Chunk, None]) -> Chunk | None:

@@ -35,7 +35,7 @@ from worldledger.llm.model import Model, ModelError, Request
 from worldledger.llm.prompts import Actions, Intended, Memory, request_for, was_not_possible
 from worldledger.llm.recall import Recall, Recollection
 from worldledger.llm.reports import MOST_TEXT, Prompt, answer_of, cost_of, known, plain, times_of, word
-from worldledger.llm.streaming import BEYOND, Output, collect
+from worldledger.llm.streaming import BEYOND, Output, collect, count_prompt
 
 if TYPE_CHECKING:
     from worldledger.client.world import RemoteHandle, RemoteWorld
@@ -354,6 +354,7 @@ class Thinker:
                 made.outcome = "limited"
             is_over = True
             if made.recalled is None:
+                await count_prompt(self._model, request, made.output)
                 await self._budgets.spend(*self._payer, made.output.used)
             await self._report(made, prompt)
         except BaseException:  # told to stop: what was said until then is kept all the same
@@ -361,6 +362,8 @@ class Thinker:
                 made.outcome = "interrupted"
             with suppress(SimulationError, TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS):
+                    if made.recalled is None:
+                        await count_prompt(self._model, request, made.output)
                     await self._report(made, prompt)
             raise
         self._ended_at = asyncio.get_running_loop().time()

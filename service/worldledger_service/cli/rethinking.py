@@ -27,7 +27,7 @@ from worldledger.core_kinds import (
 )
 from worldledger.deltas import apply_delta
 from worldledger.effects import own_draft
-from worldledger.errors import MomentNotFoundError, UnknownAgentError
+from worldledger.errors import InvalidConfigError, UnknownAgentError
 from worldledger.genesis import GENESIS_SEQ
 from worldledger.llm.budgets import Budgets
 from worldledger.llm.prompts import Actions, Memory, request_for, was_not_possible
@@ -35,6 +35,7 @@ from worldledger.llm.recall import TOLD_BY, Recall, is_whole
 from worldledger.llm.reports import MOST_TEXT, Prompt, known, plain
 from worldledger.llm.streaming import BEYOND, Output, collect
 from worldledger.llm.thinker import Generation
+from worldledger.near import near
 from worldledger.views import Views
 from worldledger_service.api.effect_kinds import vocabulary_of
 from worldledger_service.runtime.generations import reports_of
@@ -359,12 +360,18 @@ async def minds_of(
     """Return what plays agents of a fork in its rerun.
 
     ``recall`` says whose answers are given again instead of asking: ``ancestors``, ``off``, or those of a world. Raises
-    MomentNotFoundError for a world that is no fork, and as `Replay.begin`.
+    InvalidConfigError for a world that is no fork, UnknownAgentError for an agent that its parent does not have,
+    WorldNotFoundError, and as `Replay.begin`.
     """
     *line, _ = await store.states.line(world)
     if not line:
         what = f"world {world.world_id!r} is no fork: there is nothing to rerun"
-        raise MomentNotFoundError(what, world_id=world.world_id)
+        raise InvalidConfigError(what, path="$.fork_of")
+    head_seq = (await store.world(line[-1].world_id)).head_seq
+    known_there = (await store.states.state_at(line[-1].world_id, head_seq)).state.metadata["agents"]
+    for agent_id in played:
+        if agent_id not in known_there:
+            raise UnknownAgentError(agent_id, line[-1].world_id, near=near(agent_id, known_there))
     budgets, vocabulary = Budgets(budget), vocabulary_of(world)
     sources = {"off": [], "ancestors": [each.world_id for each in reversed(line)]}.get(recall, [recall])
     for name in sources:

@@ -196,8 +196,9 @@ async def models(snapshot: Snapshot, experiment: str) -> Section | None:
             Column("tokens_lost", "Of these interrupted", "whole"),
             Column("price", "Price", "number"),
             Column("currency", "Currency", "code"),
+            Column("uncounted", "Prompts not counted", "whole"),
         ),
-        [tuple(row.values())[:11] for row in rows],
+        [tuple(row.values())[:12] for row in rows],
         more,
         "select * from analytics.generations where experiment = $1 and model is not null" if more else None,
     )

@@ -97,7 +97,8 @@ select model, count(*) as generations,
        percentile_disc(0.5) within group (order by took_ms) / 1000 as took_s,
        {within("sum(tokens_in)", "bigint")} as tokens_in, {within("sum(tokens_out)", "bigint")} as tokens_out,
        {within("sum(tokens_out) filter (where outcome in ('interrupted', 'stale'))", "bigint")} as tokens_lost,
-       {within("sum(price::numeric)", "double precision")} as price, currency, count(*) over () as groups
+       {within("sum(price::numeric)", "double precision")} as price, currency,
+       count(*) filter (where tokens_in is null and tokens_out is not null) as uncounted, count(*) over () as groups
 from analytics.generations
 where experiment = $1 and model is not null
 group by model, currency

@@ -66,17 +66,23 @@ Answer: TypeAlias = Callable[[Call], Awaitable[None]]
 
 
 class Provider:
-    """Answers each request by the next of its answers, and the last one again and again."""
+    """Answers each request by the next of its answers, and the last one again and again.
 
-    def __init__(self, *answers: Answer) -> None:
+    ``counting`` has what its routes beside those of the protocol answer, given what they are asked; others are 404.
+    """
+
+    def __init__(self, *answers: Answer, port: int = 0) -> None:
         self.answers = list(answers)
+        self.port = port
         self.calls: list[Call] = []
+        self.counting: dict[str, Callable[[dict[str, Any]], Any]] = {}
         self.url = ""
         self._answering: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/v1"
         return self
 
     async def __aexit__(
@@ -87,6 +93,10 @@ class Provider:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
 
+    def refuse_all(self) -> None:
+        """Take no more connections."""
+        self._server.close()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -96,6 +106,13 @@ class Provider:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = int(head.split("content-length: ")[1].split("\r\n")[0])
             call = Call(orjson.loads(await reader.readexactly(length)), writer)
+            path = head.split(" ")[1]
+            if not path.startswith("/v1/"):
+                counts = self.counting.get(path)
+                body = b"{}" if counts is None else orjson.dumps(counts(call.asked))
+                status = "404 Not Found" if counts is None else "200 OK"
+                lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", "Connection: close", "", ""]
+                return await call.write("\r\n".join(lines).encode() + body)
             answer = self.answers[min(len(self.calls), len(self.answers) - 1)]
             self.calls.append(call)
             watching = asyncio.create_task(self._watch(reader, call))

@@ -102,6 +102,19 @@ async def test_why_an_answer_ended(reason: str, finish: str) -> None:
         assert (await _asked(provider)).finish == finish
 
 
+async def test_the_tokens_of_a_prompt_are_counted_at_the_beginning() -> None:
+    """So they are known of an answer that was cut off; what came of it is counted by its pieces."""
+
+    async def breaks(call: Call) -> None:
+        await _begin(call)
+        await _say(call, "Well", ", well")
+
+    async with Provider(breaks) as provider:
+        output = await _asked(provider)
+    assert output.error is not None
+    assert (output.error.code, output.usage, output.tokens_out) == ("cut", Usage(7), 2)
+
+
 async def test_a_cancellation_closes_the_connection() -> None:
     """The service sees the connection end although it has sent no further token."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -224,3 +225,40 @@ async def test_a_service_that_is_not_there_is_told() -> None:
     await model.aclose()
     assert output.error is not None
     assert (output.error.code, output.error.may_pass) == ("unreachable", True)
+
+
+async def _counted(counting: dict[str, Callable[[dict[str, Any]], Any]]) -> tuple[int | None, list[str]]:
+    """Return the tokens of a prompt as a service counts them when asked twice, and the routes that were asked."""
+    asked: list[str] = []
+
+    def noted(path: str) -> Callable[[dict[str, Any]], Any]:
+        def answer(body: dict[str, Any]) -> Any:
+            asked.append(path)
+            return counting[path](body)
+
+        return answer
+
+    async with Provider(says("Well.")) as provider:
+        provider.counting = {path: noted(path) for path in counting}
+        model = OpenAIModel("tiny", base_url=provider.url)
+        counts = {await soon(model.count_tokens(_REQUEST)) for _ in range(2)}
+        await model.aclose()
+    assert provider.calls == []
+    (count,) = counts
+    return count, asked
+
+
+async def test_the_tokens_of_a_prompt_are_counted_by_the_services_tokenizer() -> None:
+    """As vLLM does it, or llama.cpp, whichever answers. A service that cannot is asked once, and it stays unknown."""
+    vllm = {"/tokenize": lambda body: {"count": 10 + len(body["messages"]), "tokens": []}}
+    assert await _counted(vllm) == (10 + len(_REQUEST.messages), ["/tokenize"] * 2)
+    llama = {
+        "/tokenize": lambda body: {"tokens": list(body.get("content", ""))},
+        "/apply-template": lambda body: {"prompt": "".join(each["role"][0] for each in body["messages"])},
+    }
+    route = ["/apply-template", "/tokenize"]
+    assert await _counted(llama) == (len(_REQUEST.messages), ["/tokenize", *route, *route])
+    assert await _counted({"/tokenize": lambda _: "no"}) == (None, ["/tokenize"] * 2)
+    assert await _counted({"/tokenize": lambda _: {}}) == (None, ["/tokenize"])
+    assert await _counted({}) == (None, [])
+    assert await OpenAIModel("tiny", api_key="none").count_tokens(_REQUEST) is None

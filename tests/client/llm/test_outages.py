@@ -20,10 +20,12 @@ from tests.store.proxy import Proxy
 from worldledger.client import Client
 from worldledger.effects import Effect
 from worldledger.errors import SimulationError
-from worldledger.llm import End, Text
+from worldledger.llm import End, Persona, Text
+from worldledger.llm.openai import OpenAIModel
 from worldledger.rulesets import load_ruleset
 
 from .conftest import Script, bob_says, ended_holder, playing, said, told, waits
+from .provider import Call, Provider, says
 
 #: Seconds for which the database is away.
 AWAY_SECONDS = float(os.environ.get("WORLDLEDGER_TEST_AWAY_SECONDS", "3"))
@@ -136,3 +138,34 @@ async def test_a_database_that_is_away_in_the_middle_is_waited_for(database_url:
     assert [effect["payload"]["text"] for effect in spoken] == ["What pulls the sea?", "The moon."]
     log = await _kept(database_url, {asked: "What pulls the sea?"})
     assert _reports(log) == ["acted"]
+
+
+async def _acted(room: Client) -> None:
+    """Wait until a generation of the world has led to something."""
+    count = 1
+    while (await told(room)("GenerationReported", count))[-1]["payload"]["outcome"] != "acted":
+        count += 1
+
+
+async def test_a_models_service_that_is_killed_in_the_middle_is_asked_again(room: Client) -> None:
+    """What it had said is kept; while it is away each attempt is in the log; and it answers when it is back."""
+
+    async def dies(call: Call) -> None:
+        await call.head()
+        await call.say("Well")
+        first.refuse_all()
+
+    async with Provider(dies) as first:
+        model = OpenAIModel("tiny", base_url=first.url, retries=0)
+        async with playing(room, model, Persona(character="You are brief.", retry_s=0.1)):
+            await bob_says(room, "Ann?")
+            await soon(told(room)("GenerationReported", 2))
+            async with Provider(says("Here."), port=first.port):
+                spoken = await soon(told(room)("Speak", 2))
+                await soon(_acted(room))
+        await model.aclose()
+    reports = [effect["payload"] for effect in await told(room)("GenerationReported", 3)]
+    assert spoken[1]["payload"]["text"] == "Here."
+    assert [report["outcome"] for report in reports] == ["failed"] * (len(reports) - 1) + ["acted"]
+    assert [report["error"]["code"] for report in reports[:2]] == ["cut", "unreachable"]
+    assert (reports[0]["tokens_out"], "tokens_in" in reports[0]) == (1, False)

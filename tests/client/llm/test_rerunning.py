@@ -19,6 +19,7 @@ from tests.api.helpers import settings
 from tests.client.helpers import soon
 from worldledger.client import Client
 from worldledger.effects import Effect
+from worldledger.errors import SimulationError
 from worldledger.llm import ModelError, Persona
 
 from .conftest import Script, bob_says, did, playing, said, told
@@ -206,6 +207,20 @@ async def test_other_changes_than_what_is_said_count_too(room: Client, store: St
     report = await _rerun(store, fork, model, _BRIEF.model_copy(update={"sees": "view"}))
     assert (report.asked, report.recalled) == (1, 0)
     assert '"hour":9' in model.asked(0)
+
+
+async def test_who_is_not_there_cannot_be_played(room: Client, store: Store) -> None:
+    """An agent that the parent does not have is named, and so are worlds that are no forks, or not there."""
+    before = await _talk(room, said("One."))
+    fork = await store.world(await room.fork(at=str(before)))
+    parent = await store.world(room.world_id)
+    for world, agent_id, recall, why in (
+        (fork, "anna", "ancestors", "has no agent 'anna'"),
+        (fork, "ann", "nowhere", "no world named 'nowhere'"),
+        (parent, "ann", "ancestors", "is no fork"),
+    ):
+        with pytest.raises(SimulationError, match=why):
+            await minds_of(store, world, {agent_id: (Script(), _BRIEF)}, budget=None, recall=recall)
 
 
 @pytest.mark.thorough

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
 
 from tests.cases import cases
 from tests.client.helpers import soon
 from worldledger.aio import CancelToken
-from worldledger.llm.model import Chunk, End, ModelError, Text, ToolCall, Usage
-from worldledger.llm.streaming import Output, collect
+from worldledger.llm.model import Chunk, End, ModelError, Request, Text, ToolCall, Usage
+from worldledger.llm.persona import Prices
+from worldledger.llm.reports import cost_of, known
+from worldledger.llm.streaming import Output, collect, count_prompt
 
 
 class Stream:
@@ -144,3 +146,43 @@ async def test_a_model_that_cannot_be_closed_is_left(caplog: Any) -> None:
     await soon(collect(pieces(), CancelToken("r", "a"), output, most_pieces=1))
     assert output.text == "Well"
     assert "failed as it was closed: no" in caplog.text
+
+
+class _Counting:
+    """A model that counts by itself."""
+
+    name = "counting"
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        """Answer nothing."""
+        raise NotImplementedError
+
+    async def count_tokens(self, request: Request) -> int | None:
+        """Return what was given, or raise it."""
+        if isinstance(self._found, Exception):
+            raise self._found
+        return cast("int | None", self._found)
+
+
+async def test_the_prompt_of_an_answer_that_was_cut_off_is_counted() -> None:
+    """If its service has not done so; the tokens of the answer stay its pieces. Unknown is None, and not 0."""
+    cut = Output("Well", pieces=1, interrupted=True)
+    await count_prompt(_Counting(9), Request([]), cut)
+    assert (cut.usage, cut.tokens_out, cut.used) == (Usage(9), 1, 10)
+    prices = Prices(tokens_in=1e6, tokens_out=1e6)
+    told = {"tokens_in": 9, "tokens_out": 1, "counted": "chunks", "price": 10.0, "currency": "USD"}
+    assert cost_of(cut, prices) == told
+    for found in (None, OSError("away")):
+        cut = Output("Well", pieces=1, interrupted=True)
+        await count_prompt(_Counting(found), Request([]), cut)
+        assert known(cost_of(cut, prices)) == {"tokens_out": 1, "counted": "chunks"}
+    assert cost_of(cut, Prices(tokens_out=1e6))["price"] == 1.0
+    whole = Output("Well", usage=Usage(5, 1), interrupted=True)
+    await count_prompt(_Counting(9), Request([]), whole)
+    assert whole.usage == Usage(5, 1)
+    never = Output(error=ModelError("unreachable", "away"))
+    await count_prompt(_Counting(9), Request([]), never)
+    assert never.usage is None

@@ -95,7 +95,7 @@ class ModelPlayer:
         """Return what the model attempts; see `attempted`. Raises PlayerError if it gave no answer."""
         from worldledger.llm.model import Request  # noqa: PLC0415 - only where the extra is installed
         from worldledger.llm.reports import Prompt, plain  # noqa: PLC0415
-        from worldledger.llm.streaming import BEYOND, Output, collect  # noqa: PLC0415
+        from worldledger.llm.streaming import BEYOND, Output, collect, count_prompt  # noqa: PLC0415
 
         if position.moves != self._moves:
             self._moves, self._refused = position.moves, []
@@ -114,6 +114,7 @@ class ModelPlayer:
             raise PlayerError(self.name, "timeout", f"gave no move within {limit:g} s") from None
         finally:
             if self.diary is not None:
+                await count_prompt(self._model, request, output)
                 await self._note(self.diary, prompt, output, outcome)
         if output.error is not None:
             raise PlayerError(self.name, _REASONS.get(output.error.code, "failed"), output.error.message)
