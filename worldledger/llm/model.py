@@ -39,6 +39,11 @@ class Request:
         """Return messages and tools as JSON: what the digest of the prompt is made of."""
         return {"messages": list(map(dict, self.messages)), "tools": [tool.to_value() for tool in self.tools]}
 
+    def is_of_same_role(self, other: Mapping[str, Any]) -> bool:
+        """Return whether another request, as `to_value` has it, begins with the same message and has the same tools."""
+        own = self.to_value()
+        return (other["messages"][0], other["tools"]) == (own["messages"][0], own["tools"])
+
 
 @dataclass(frozen=True)
 class Text:

@@ -412,13 +412,10 @@ async def minds_of(
 
 def _same_as(asked: Request, model: Model) -> Callable[[Any, str], bool]:
     """Return what tells whether a generation was asked as an agent is now, apart from what it had seen."""
-    wanted = asked.to_value()
 
     def is_same(recorded: Any, prompt: str) -> bool:
-        if (recorded["name"], recorded["parameters"]) != (model.name, dict(asked.parameters)):
-            return False
-        found = orjson.loads(prompt)
-        return (found["messages"][0], found["tools"]) == (wanted["messages"][0], wanted["tools"])
+        is_like = (recorded["name"], recorded["parameters"]) == (model.name, dict(asked.parameters))
+        return is_like and asked.is_of_same_role(orjson.loads(prompt))
 
     return is_same
 
