@@ -4,10 +4,10 @@ from typing import Final
 
 from starlette.routing import BaseRoute
 
-from worldledger_chess.api import agents, games, live_games, watching
+from worldledger_chess.api import games, live_games, watching
 from worldledger_chess.api.openenv import routes, sockets
 
-_ROUTERS = (live_games, watching, games, agents, routes, sockets)
+_ROUTERS = (live_games, watching, games, routes, sockets)
 ROUTES: Final[tuple[BaseRoute, ...]] = (
     *(route for module in _ROUTERS for route in module.router.routes),
     watching.ROUTE,

@@ -3,7 +3,7 @@
 - ``claims.py``, ``positions.py``, ``moves.py``: the content of payloads, and its vocabulary; ``endings.py``: how games
   end
 - ``state.py``: how effects change the state (evolve)
-- ``rules.py``: what is refused before it becomes an effect, and what is written (decide)
+- ``rules.py``: what is refused before it becomes an effect, and what is written (decide); the schemas of payloads
 - ``live.py``: the configuration of live games, and how they begin
 - ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the entities; ``validation.py``: checks of a
   log
@@ -29,7 +29,7 @@ from worldledger_chess.rules.endings import Ending, automatic_end, resignation, 
 from worldledger_chess.rules.fens import board_of, is_uci, read_fen, replayed
 from worldledger_chess.rules.live import LIVE, LiveConfig, continuing_effects, opening_effects
 from worldledger_chess.rules.moves import move_number
-from worldledger_chess.rules.payloads import PAYLOADS
+from worldledger_chess.rules.rules import PAYLOADS
 
 if TYPE_CHECKING:
     from worldledger_chess.rules.board import BoardState, tensor_of

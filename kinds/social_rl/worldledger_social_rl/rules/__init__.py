@@ -6,7 +6,7 @@
 - ``words.py``: the kinds of effects, and how the documents stand in payloads
 - ``recording.py``, ``rounds.py``: a run's folder as effects, and back
 - ``handlers.py``: what becomes of the state (evolve)
-- ``checks.py``: what is refused before it becomes an effect (decide)
+- ``checks.py``: what is refused before it becomes an effect (decide), and the schemas of payloads
 - ``config.py``: how a world is configured, and begins, and what agents are shown
 """
 
@@ -23,9 +23,8 @@ from worldledger.rulesets.base import Ruleset
 from worldledger.world import WorldState
 from worldledger_social_rl.rules import config as _config
 from worldledger_social_rl.rules import handlers
-from worldledger_social_rl.rules.checks import CHECKS, check_intent
+from worldledger_social_rl.rules.checks import CHECKS, PAYLOADS, check_intent
 from worldledger_social_rl.rules.config import SocialRLPolicy, policy_of
-from worldledger_social_rl.rules.payloads import PAYLOADS
 from worldledger_social_rl.rules.words import ROUND_ENDED, ROUND_STARTED
 
 __all__ = ["RULESET", "SocialRL", "SocialRLPolicy"]
