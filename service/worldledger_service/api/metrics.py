@@ -85,16 +85,19 @@ router = APIRouter(tags=["health"], dependencies=[Depends(once)])
 
 
 class Metrics:
-    """The counters of one application. They stand in the way of every request, so counting one is a few look-ups."""
+    """The counters of one application. They stand in the way of every request, so counting one is a few look-ups.
+
+    ``appended``, ``intents_accepted``, ``observed``, ``limited`` and ``socket`` are called with how many are added.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._appended = Counter(
+        self.appended = Counter(
             "worldledger_effects_appended",
             "Effects appended over HTTP by this process; repetitions of accepted requests are not counted.",
             registry=self.registry,
-        )
+        ).inc
         self._waiting = Gauge(
             "worldledger_effects_waiting", "Effects that wait for their commit in this process.", registry=self.registry
         )
@@ -111,22 +114,22 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
-        self._accepted = Counter(
+        self.intents_accepted = Counter(
             "worldledger_intents_accepted",
             "Intents accepted over HTTP and WebSocket; repetitions are counted too.",
             registry=self.registry,
-        )
+        ).inc
         self._rejected = Counter(
             "worldledger_intents_rejected", "Intents rejected, by the problem's code.", ["code"], registry=self.registry
         )
-        self._observed = Counter(
+        self.observed = Counter(
             "worldledger_observations_sent", "Observations sent to agents, on whatever way.", registry=self.registry
-        )
-        self._limited = Counter(
+        ).inc
+        self.limited = Counter(
             "worldledger_http_requests_limited",
             "Requests and handshakes refused because their address had asked too often.",
             registry=self.registry,
-        )
+        ).inc
         self._unasked = Counter(
             "worldledger_http_refused_early",
             "Refused on a connection before there was a whole request, by the problem's code; not among the requests.",
@@ -139,7 +142,7 @@ class Metrics:
             ["state"],
             registry=self.registry,
         )
-        self._sockets = Gauge("worldledger_sockets_open", "WebSockets that are open.", registry=self.registry)
+        self.socket = Gauge("worldledger_sockets_open", "WebSockets that are open.", registry=self.registry).inc
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def watch(self, store: Store, worlds: Worlds) -> None:
@@ -152,29 +155,9 @@ class Metrics:
         for state in states():
             self._connections.labels(state).set_function(partial(_of_state, states, state))
 
-    def appended(self, effects: int) -> None:
-        """Count effects that were appended."""
-        self._appended.inc(effects)
-
-    def intents_accepted(self, intents: int) -> None:
-        """Count intents that were accepted."""
-        self._accepted.inc(intents)
-
     def intent_rejected(self, code: str) -> None:
         """Count an intent, or an atomic list of them, that was rejected with this code."""
         self._rejected.labels(code).inc()
-
-    def observed(self, deltas: int) -> None:
-        """Count observations that were sent."""
-        self._observed.inc(deltas)
-
-    def socket(self, change: int) -> None:
-        """Count a WebSocket that opens (1) or closes (-1)."""
-        self._sockets.inc(change)
-
-    def limited(self) -> None:
-        """Count a request that was refused because its address had asked too often."""
-        self._limited.inc()
 
     def refused_early(self, code: str) -> None:
         """Count what was refused with this code before there was a whole request."""

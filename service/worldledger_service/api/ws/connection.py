@@ -195,15 +195,19 @@ class Taker:
 
         self.start(work).add_done_callback(done)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside reading on, whatever else is under way."""
+    def start(self, work: Coroutine[Any, Any, None], *, held: bool = False) -> asyncio.Task[None]:
+        """Do something beside reading on, whatever else is under way.
+
+        What is ``held`` waits for a tick: when the socket ends, its answer is not waited for.
+        """
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        tasks = self._held if held else self._tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a message could not be answered", path=self._out.instance, exc_info=task.exception())
 
@@ -233,7 +237,7 @@ class Taker:
             if isinstance(accepted, Held):
                 self._tokens.pop(accepted.req_id, None)
                 await self._out.tell("held", message_id, **accepted._asdict())
-                self._await_tick(self._submit(message_id, intent, accepted))
+                self.start(self._submit(message_id, intent, accepted), held=True)
                 return
             self._metrics.intents_accepted(1)
             self._tokens.pop(accepted.req_id, None)
@@ -265,7 +269,7 @@ class Taker:
                 if held:
                     told = {"agent_id": self._agent_id, "req_id": None, "tick": held[0].tick, "count": len(held)}
                     await self._out.tell("held", message_id, **told)
-                    self._await_tick(self._decide_all(message_id, intents, refused, answers, atomic=atomic))
+                    self.start(self._decide_all(message_id, intents, refused, answers, atomic=atomic), held=True)
                     return
             else:
                 answers = [*await self._world.submit_intents(own, atomic=atomic)]
@@ -304,17 +308,6 @@ class Taker:
             told = results_of(intents, results, self._found, self._world, self._out.instance)
             for text in write_results(message_id, told):
                 await self._out.text(text)
-
-    def _await_tick(self, work: Coroutine[Any, Any, None]) -> None:
-        """Go on with what is held beside everything else; when the socket ends, its answer is not waited for."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._held.add(task)
-        task.add_done_callback(self._told)
-
-    def _told(self, task: asyncio.Task[None]) -> None:
-        self._held.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a message could not be answered", path=self._out.instance, exc_info=task.exception())
 
     def _in_context(self, intent: Any) -> Any:
         """Return an intent with what it was made from, unless it says so itself.
