@@ -31,10 +31,9 @@ from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger_service.database.engine import transaction
 from worldledger_service.store import statements
 from worldledger_service.store.identity import Uuids
-from worldledger_service.store.live import MOST_RECENT_BYTES
 from worldledger_service.store.outages import leaves_doubt
 from worldledger_service.store.records import Head
-from worldledger_service.store.sealing import Sealer
+from worldledger_service.store.sealing import MOST_RECENT_BYTES, Sealer
 from worldledger_service.store.tampering import beyond_the_head
 from worldledger_service.store.units import conflict
 

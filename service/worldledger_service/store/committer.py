@@ -19,10 +19,9 @@ from worldledger.drafts import CheckedDraft
 from worldledger.errors import OverloadedError, SimulationError, StoreUnavailableError, WorldNotFoundError
 from worldledger_service.store import statements
 from worldledger_service.store.authority import look_up_authority
-from worldledger_service.store.live import StateNeededError, confirm, confirm_group
 from worldledger_service.store.outages import Outages, leaves_doubt
 from worldledger_service.store.records import Head, Receipt
-from worldledger_service.store.sealing import Group, Sealer
+from worldledger_service.store.sealing import Group, Sealer, StateNeededError
 from worldledger_service.store.settle import Settler
 from worldledger_service.store.statements import write_groups
 from worldledger_service.store.units import Unit
@@ -245,7 +244,7 @@ class Committer:
             written = status == "INSERT 0 1"
             queue.head = after if written else None
             if written and (sealer.live is not None or sealer.recent is not None):
-                confirm(sealer, head.seq, [text.decode()], [after.checksum])
+                sealer.confirm(head.seq, [text.decode()], [after.checksum])
             if written and sealer.world_id in self._echoes:
                 row = StoredEffect(after.seq, text, after.checksum, decided.kind, decided.source_id, sim_time)
                 self._echoes.add(sealer.world_id, head.seq, [row])
@@ -423,7 +422,7 @@ class Committer:
         for queue, group, refused in sealed:
             if group.world_id in written:
                 queue.head = group.after
-                confirm_group(queue.sealer, group)
+                queue.sealer.confirm_group(group)
                 if group.world_id in self._echoes:
                     self._echoes.add(group.world_id, group.before.seq, group.rows())
                 group.answer()

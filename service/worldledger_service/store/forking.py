@@ -43,9 +43,8 @@ from worldledger_service.store import statements
 from worldledger_service.store.authority import authority_at
 from worldledger_service.store.bulk import copy_rows
 from worldledger_service.store.holding import next_tick
-from worldledger_service.store.live import LiveState
 from worldledger_service.store.records import Head
-from worldledger_service.store.sealing import Group, Sealer
+from worldledger_service.store.sealing import Group, LiveState, Sealer
 from worldledger_service.store.snapshots import Taken, columns, take
 from worldledger_service.store.snapshotter import digest_draft
 from worldledger_service.store.units import Unit

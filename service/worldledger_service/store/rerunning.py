@@ -43,9 +43,8 @@ from worldledger.rerunning import RERUN_OF, Again, Fate, again, fate_of, judge_i
 from worldledger.time_authority import CLIENT, TimeAuthority
 from worldledger.views import Views
 from worldledger_service.database.engine import transaction
-from worldledger_service.store.live import LiveState
 from worldledger_service.store.records import Head
-from worldledger_service.store.sealing import Group, Sealer
+from worldledger_service.store.sealing import Group, LiveState, Sealer
 from worldledger_service.store.statements import write_groups
 from worldledger_service.store.units import Unit
 

@@ -31,7 +31,6 @@ from worldledger_service.database.failures import explain
 from worldledger_service.store import statements
 from worldledger_service.store.authority import authority_at, look_up_authority
 from worldledger_service.store.holding import OpenTick, close_tick, lock_tick
-from worldledger_service.store.live import confirm_group
 from worldledger_service.store.outages import Outages, leaves_doubt, retrying
 from worldledger_service.store.records import Head, Receipt
 from worldledger_service.store.sealing import Group, Sealer
@@ -161,7 +160,7 @@ class _Attempt:
     def answer(self) -> Head | None:
         """Answer the callers, after the commit; return the head."""
         if self.group is not None:
-            confirm_group(self._sealer, self.group)
+            self._sealer.confirm_group(self.group)
         for group in (*self._written, self._sealed):
             group.answer()
         for unit in self._refused:

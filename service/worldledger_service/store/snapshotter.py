@@ -20,7 +20,7 @@ import structlog
 from worldledger.effects import DIGEST_KIND, EffectDraft, own_draft
 from worldledger.errors import RequestConflictError, SimulationError
 from worldledger.lru import Lru
-from worldledger_service.store.live import Recent
+from worldledger_service.store.sealing import Recent
 from worldledger_service.store.snapshots import Forward
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from worldledger.world import WorldState
 from worldledger_service.store import statements
 from worldledger_service.store.import_snapshots import Backlogs
 from worldledger_service.store.lineage import check_parent, read_fork_point
-from worldledger_service.store.live import LiveStates
 from worldledger_service.store.moments import NoUnit, Units, no_unit
 from worldledger_service.store.reader import storable
+from worldledger_service.store.sealing import LiveStates
 from worldledger_service.store.snapshots import (
     NEVER,
     Base,

@@ -58,7 +58,6 @@ from worldledger_service.store.holding import Holding
 from worldledger_service.store.identity import Uuids
 from worldledger_service.store.import_snapshots import ImportSnapshots
 from worldledger_service.store.lineage import read_fork_point
-from worldledger_service.store.live import confirm
 from worldledger_service.store.outages import Outages, is_worth_retrying, retrying
 from worldledger_service.store.reader import Reader, storable
 from worldledger_service.store.records import Head, WorldFilter, WorldRecord
@@ -485,7 +484,7 @@ class Store:
                 drafts = await drafts(connection, before, log.sealer.authority)
             head = await writer.write(drafts, progress)
         if writer.recent is not None:
-            confirm(log.sealer, before.seq, *writer.recent)
+            log.sealer.confirm(before.seq, *writer.recent)
         elif log.sealer.recent is not None:
             log.sealer.recent.broken = True  # it lacks these
         self._committed(world_id, head.seq)
