@@ -17,8 +17,8 @@ from worldledger_chess.rules.agents import AgentSpec
 from worldledger_chess.rules.claims import MAX_SECONDS
 from worldledger_chess.rules.endings import Player, Reason, Result, Status
 from worldledger_chess.rules.entities import MoveFields
-from worldledger_chess.rules.fens import MAX_HALFMOVE_CLOCK, SQUARE, UCI
 from worldledger_chess.rules.live import MAX_DEADLINE, LiveConfig, PlayerSpec
+from worldledger_chess.rules.positions import MAX_HALFMOVE_CLOCK, SQUARE, UCI
 
 Square = Annotated[str, Field(pattern=SQUARE)]
 Uci = Annotated[str, Field(pattern=UCI)]

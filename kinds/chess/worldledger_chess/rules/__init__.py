@@ -5,7 +5,7 @@
 - ``state.py``: how effects change the state (evolve)
 - ``rules.py``: what is refused before it becomes an effect, and what is written (decide); the schemas of payloads
 - ``live.py``: the configuration of live games, and how they begin
-- ``entities.py`` (``board.py``, ``fens.py``, ``agents.py``, ``times.py``): the entities; ``validation.py``: checks of a
+- ``entities.py`` (``board.py``, ``agents.py``, ``times.py``): the entities; ``validation.py``: checks of a
   log
 - ``pgn.py`` (``splitter.py``, ``tags.py``, ``movetext.py``, ``clocks.py``): recorded games;
   ``notation.py``: python-chess's moves and texts, in a fraction of its time
@@ -26,10 +26,11 @@ from worldledger.world import WorldState
 from worldledger_chess.rules import rules, state
 from worldledger_chess.rules.agents import Agent, AgentSpec, AgentStats
 from worldledger_chess.rules.endings import Ending, automatic_end, resignation, timed_out
-from worldledger_chess.rules.fens import board_of, is_uci, read_fen, replayed
 from worldledger_chess.rules.live import LIVE, LiveConfig, continuing_effects, opening_effects
 from worldledger_chess.rules.moves import move_number
+from worldledger_chess.rules.positions import is_uci, read_fen, replayed
 from worldledger_chess.rules.rules import PAYLOADS
+from worldledger_chess.rules.state import board_of
 
 if TYPE_CHECKING:
     from worldledger_chess.rules.board import BoardState, tensor_of

@@ -26,16 +26,16 @@ from pydantic import (
     model_validator,
 )
 
-from worldledger_chess.rules.fens import (
+from worldledger_chess.rules.positions import (
     MAX_FEN,
     MAX_HALFMOVE_CLOCK,
     UCI,
-    board_of,
     check_position,
     is_uci,
     read_fen,
     replayed,
 )
+from worldledger_chess.rules.state import board_of
 
 __all__ = ["BoardState", "board_of", "is_uci", "read_fen", "replayed", "tensor_of"]
 

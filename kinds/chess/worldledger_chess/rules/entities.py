@@ -28,8 +28,7 @@ from worldledger_chess.rules.agents import Agent, AgentSpec, AgentStats
 from worldledger_chess.rules.board import BoardState
 from worldledger_chess.rules.claims import MAX_SECONDS, play
 from worldledger_chess.rules.endings import OTHER, Player, Reason, Result, Status
-from worldledger_chess.rules.fens import MAX_FEN, SQUARE, UCI, read_fen
-from worldledger_chess.rules.positions import fen_fields
+from worldledger_chess.rules.positions import MAX_FEN, SQUARE, UCI, fen_fields, read_fen
 from worldledger_chess.rules.state import BOARD
 from worldledger_chess.rules.times import Moment, moment
 

@@ -33,10 +33,8 @@ from worldledger.policies import policy_spec
 from worldledger.world import WorldState
 from worldledger_chess.rules.agents import AgentSpec
 from worldledger_chess.rules.endings import OTHER, Player, automatic_end
-from worldledger_chess.rules.fens import MAX_FEN, read_fen
-from worldledger_chess.rules.positions import STANDARD, position
+from worldledger_chess.rules.positions import MAX_FEN, STANDARD, position, read_fen, status_text
 from worldledger_chess.rules.state import BOARD
-from worldledger_chess.rules.tags import status_text
 
 #: The member of a world's configuration that makes it a live game.
 LIVE: Final = "live"

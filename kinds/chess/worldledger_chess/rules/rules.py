@@ -49,9 +49,8 @@ from worldledger_chess.rules.claims import (
 )
 from worldledger_chess.rules.endings import OTHER, Ending, Player, Reason, Status, end_by_the_board
 from worldledger_chess.rules.moves import FACTS, FIELDS, Field, Type
-from worldledger_chess.rules.positions import ORTHODOX, VARIANTS
+from worldledger_chess.rules.positions import ORTHODOX, UNPLAYABLE, VARIANTS, status_text
 from worldledger_chess.rules.state import BOARD
-from worldledger_chess.rules.tags import UNPLAYABLE, status_text
 from worldledger_chess.rules.times import is_moment
 
 _OF_A_VARIANT: Final = frozenset(

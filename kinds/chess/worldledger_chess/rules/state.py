@@ -21,7 +21,10 @@ The moves themselves and the legal ones are not in it: the log has the former, `
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
+
+import chess
 
 from worldledger.drafts import MAX_WORD
 from worldledger.effects import SERVICE_SOURCE, Effect
@@ -40,7 +43,7 @@ from worldledger_chess.rules.claims import (
     read_text,
 )
 from worldledger_chess.rules.endings import Player
-from worldledger_chess.rules.positions import ORTHODOX, UNREADABLE, Fields, fen_fields, position
+from worldledger_chess.rules.positions import ORTHODOX, UNREADABLE, Fields, fen_fields, position, read_fen
 
 #: The entity of the game: its position and its status.
 BOARD: Final = "board"
@@ -228,3 +231,25 @@ def _as_played(board: dict[str, Any], payload: dict[str, Any]) -> _Made:
     names = ("uci_notation", "san_notation", "from_square", "to_square")
     uci, san, origin, target = (facts[name] for name in names)
     return facts["fen"], fields, is_check, uci, san, origin, target
+
+
+# -- the state read as python-chess's board --------------------------------------------------------------------
+
+
+def board_of(entities: Mapping[str, Any]) -> chess.Board:
+    """Return python-chess's board of a world's entities, without its moves; the passed square is that of the last move.
+
+    Raises ValueError as `BoardState.of` does.
+    """
+    entity = entities.get(BOARD)
+    if entity is None:
+        raise ValueError("the game has not started")
+    if entity["variant"] not in ORTHODOX:
+        raise ValueError(f"a BoardState is of standard chess or Chess960, not of {entity['variant']}")
+    board = read_fen(entity["fen"], chess960=entity["variant"] == "chess960")
+    last = entity["last_move"]
+    if last is not None and board.ep_square is None and last["from_square"] is not None:
+        origin, target = chess.parse_square(last["from_square"]), chess.parse_square(last["to_square"])
+        if board.piece_type_at(target) == chess.PAWN and abs(origin - target) == 16:
+            board.ep_square = (origin + target) // 2
+    return board

@@ -9,6 +9,8 @@ from typing import Final
 import chess
 import chess.pgn
 
+from worldledger_chess.rules.positions import UNPLAYABLE, status_text
+
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_+#=:-]*"
 # A value may be wrapped, but never over a blank line or over the next tag.
 _TAG: Final = re.compile(rf'\[\s*({_NAME})\s+"((?:[^"\\\n]++|\\[^\n]|\n(?!\s*[\n\[]))*+)"\s*\]')
@@ -30,16 +32,6 @@ _READ: Final = {
         *("FEN", "SetUp", "Variant", "TimeControl", "Termination"),
     )
 }
-#: The faults in python-chess's Board.status() that make a position unplayable.
-UNPLAYABLE: Final = (
-    chess.STATUS_NO_WHITE_KING
-    | chess.STATUS_NO_BLACK_KING
-    | chess.STATUS_TOO_MANY_KINGS
-    | chess.STATUS_PAWNS_ON_BACKRANK
-    | chess.STATUS_OPPOSITE_CHECK
-    | chess.STATUS_EMPTY
-    | chess.STATUS_RACE_CHECK
-)
 
 
 class GameFaultError(Exception):
@@ -141,9 +133,3 @@ def set_up(tags: dict[str, str], warnings: list[str]) -> tuple[chess.Board, str]
     if variant == "chess":
         variant = "chess960" if board.chess960 else "standard"
     return board, variant
-
-
-def status_text(status: chess.Status) -> str:
-    """Describe what python-chess finds wrong with a position."""
-    names = [str(flag.name).lower().replace("_", " ") for flag in chess.Status if flag and status & flag]
-    return ", ".join(names)

@@ -28,8 +28,8 @@ from worldledger_chess.arena.players import InvalidPlayerError, RandomPlayer
 from worldledger_chess.rules import BoardState
 from worldledger_chess.rules.board import read_fen, tensor_of
 from worldledger_chess.rules.endings import MARKERS, OTHER, WINS, Player, Result, Status
-from worldledger_chess.rules.fens import MAX_FEN
 from worldledger_chess.rules.live import EXTERNAL, MAX_ILLEGAL, LiveConfig
+from worldledger_chess.rules.positions import MAX_FEN
 
 if TYPE_CHECKING:
     from worldledger_chess.arena import MoveOutcome
