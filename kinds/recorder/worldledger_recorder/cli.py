@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
@@ -73,21 +73,9 @@ class _Asked:
     quiet: bool
 
 
-def import_csv(
-    ctx: typer.Context,
-    file: File,
-    mapping: Map = None,
-    world: World = None,
-    experiment: Experiment = None,
-    dry_run: DryRun = False,
-    write_map: WriteMap = None,
-    skip_bad: SkipBad = 0,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    database_url: DatabaseUrl = None,
-    home: Home = None,
-) -> None:
-    """Import a CSV file with a header: each row becomes an effect, the state of an entity, or both.
+#: The kinds of files, and the help of the command for each.
+_COMMANDS: Final[Mapping[str, str]] = {
+    "csv": """Import a CSV file with a header: each row becomes an effect, the state of an entity, or both.
 
     A mapping says which column is the time, the agent, the kind, the step. Without one it is guessed from the header
     and the first rows: look at it with --dry-run, and keep it with --write-map.
@@ -100,58 +88,46 @@ def import_csv(
         worldledger import csv trades.csv --dry-run
         worldledger import csv trades.csv --write-map trades.yaml
         worldledger import csv trades.csv --map trades.yaml --experiment pilot
-    """
-    asked = _Asked("csv", file, mapping, world, experiment, dry_run, write_map, skip_bad, as_json, quiet)
-    _run(ctx, database_url, home, asked)
-
-
-def import_jsonl(
-    ctx: typer.Context,
-    file: File,
-    mapping: Map = None,
-    world: World = None,
-    experiment: Experiment = None,
-    dry_run: DryRun = False,
-    write_map: WriteMap = None,
-    skip_bad: SkipBad = 0,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    database_url: DatabaseUrl = None,
-    home: Home = None,
-) -> None:
-    """Import a file of JSON Lines, an object a line; its members are the columns. All else is as for `import csv`.
+    """,
+    "jsonl": """
+    Import a file of JSON Lines, an object a line; its members are the columns. All else is as for `import csv`.
 
     Examples:
         worldledger import jsonl events.jsonl --dry-run
         zcat events.jsonl.gz | worldledger import jsonl - --world town
-    """
-    asked = _Asked("jsonl", file, mapping, world, experiment, dry_run, write_map, skip_bad, as_json, quiet)
-    _run(ctx, database_url, home, asked)
-
-
-def import_parquet(
-    ctx: typer.Context,
-    file: File,
-    mapping: Map = None,
-    world: World = None,
-    experiment: Experiment = None,
-    dry_run: DryRun = False,
-    write_map: WriteMap = None,
-    skip_bad: SkipBad = 0,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    database_url: DatabaseUrl = None,
-    home: Home = None,
-) -> None:
-    """Import a Parquet file, whose rows are numbered instead of lines. All else is as for `import csv`.
+    """,
+    "parquet": """Import a Parquet file, whose rows are numbered instead of lines. All else is as for `import csv`.
 
     It needs the extra analytics.
 
     Example:
         worldledger import parquet steps.parquet --map steps.yaml
-    """
-    asked = _Asked("parquet", file, mapping, world, experiment, dry_run, write_map, skip_bad, as_json, quiet)
-    _run(ctx, database_url, home, asked)
+    """,
+}
+
+
+def _importer(kind: str, about: str) -> Callable[..., None]:
+    """Return the command that imports files of a kind; ``about`` is its help."""
+
+    def import_file(
+        ctx: typer.Context,
+        file: File,
+        mapping: Map = None,
+        world: World = None,
+        experiment: Experiment = None,
+        dry_run: DryRun = False,
+        write_map: WriteMap = None,
+        skip_bad: SkipBad = 0,
+        as_json: AsJson = False,
+        quiet: Quiet = False,
+        database_url: DatabaseUrl = None,
+        home: Home = None,
+    ) -> None:
+        asked = _Asked(kind, file, mapping, world, experiment, dry_run, write_map, skip_bad, as_json, quiet)
+        _run(ctx, database_url, home, asked)
+
+    import_file.__doc__ = about
+    return import_file
 
 
 def _run(ctx: typer.Context, database_url: str | None, home: Path | None, asked: _Asked) -> None:
@@ -418,8 +394,5 @@ def _imported(summary: FileSummary) -> str:
 
 def add(commands: Commands) -> None:
     """Add the commands to the program's."""
-    kinds: Sequence[tuple[str, Callable[..., None]]] = (
-        ("csv", import_csv), ("jsonl", import_jsonl), ("parquet", import_parquet),
-    )  # fmt: skip
-    for kind, command in kinds:
-        commands.add(f"import {kind}", command, reads=(f".{kind}",))
+    for kind, about in _COMMANDS.items():
+        commands.add(f"import {kind}", _importer(kind, about), reads=(f".{kind}",))
