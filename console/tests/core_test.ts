@@ -668,3 +668,10 @@ Deno.test("an effect that sets fields of an entity says whose and what", () => {
   same(summary({ ...effect, payload: { entity_id: "ann", values } }), "ann: gold 3, place the market, at [1,2]");
   same(summary({ ...effect, payload: { entity_id: "ann" } }), "ann");
 });
+
+Deno.test("an effect that counts something says what number it has", () => {
+  const effect = { global_seq: 2, kind: "StepBegan", source_id: "recorder", sim_time: 0, wall_time: 0 };
+  same(summary({ ...effect, payload: { step: 20 } }), "step 20");
+  same(summary({ ...effect, payload: { duration_seconds: 0.4, round_number: 4 } }), "round_number 4");
+  same(summary({ ...effect, payload: { round_number: 4, synthesis: "All agree." } }), "All agree.");
+});

@@ -24,6 +24,21 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.group("console"), pytest.mark.asyncio(loop_scope="session")]
 
+#: Of an input: its hint, as much as there is room for.
+HINT_AND_ROOM: Final = """input => {
+    const pen = document.createElement("canvas").getContext("2d"), style = getComputedStyle(input);
+    pen.font = style.font;
+    // The arrows of a number take up to 18 pixels.
+    const room = input.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 18;
+    return input.placeholder.slice(0, pen.measureText(input.placeholder).width <= room ? undefined : -1);
+}"""
+#: Of a canvas: whether anything is drawn on it, and at its very edge.
+INK_IN_AND_AT_THE_EDGE: Final = """canvas => {
+    const { width, height } = canvas, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+    const inked = Array.from({ length: width * height }, (_, at) => at).filter(at => data[4 * at + 3] > 0);
+    const isEdge = at => at < width || at >= width * (height - 1) || at % width === 0 || at % width === width - 1;
+    return [inked.length > 0, inked.some(isEdge)];
+}"""
 #: In a browser: not at once, but after a moment.
 SECONDS: Final = 20.0
 
@@ -77,6 +92,18 @@ async def test_a_fork_stands_below_its_parent_and_names_where_it_begins(page: Pa
     assert "/w/bazaar?at=4" in page.url
 
 
+async def test_a_phone_shows_names_before_rulesets(page: Page) -> None:
+    """On a narrow screen worlds have what tells them apart, and room for their names."""
+    await page.set_viewport_size({"width": 360, "height": 780})
+    await page.goto("/")
+    name = page.get_by_role("link", name=re.compile("^examples-hasty-hal")).first
+    await expect(name).to_be_visible()
+    await expect(page.get_by_role("columnheader", name="Ruleset")).to_be_hidden()
+    box = await page.get_by_role("row").filter(has=name).get_by_role("cell").nth(1).bounding_box()
+    assert box is not None
+    assert box["width"] > 180
+
+
 async def test_two_worlds_are_selected_and_compared(page: Page) -> None:
     """Two ticks lead to where the two part, each in its lane with the effect that parts them, and to their measures."""
     await page.goto("/")
@@ -84,8 +111,14 @@ async def test_two_worlds_are_selected_and_compared(page: Page) -> None:
     await expect(page.get_by_text("To compare worlds, tick two or more.")).to_be_visible()
     await games.nth(0).check()
     await games.nth(1).check()
+    # The link stays in sight, however far down a world was ticked.
+    await page.set_viewport_size({"width": 1280, "height": 300})
+    await page.evaluate("scrollTo(0, 200)")
+    await expect(page.get_by_role("link", name="Compare 2 worlds")).to_be_in_viewport(ratio=1)
     await page.get_by_role("link", name="Compare 2 worlds").click()
+    await page.set_viewport_size({"width": 1280, "height": 800})
     await expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    await expect(page.locator("code")).to_have_text(re.compile(r"^worldledger compare examples\S+ examples\S+ -o "))
     lanes = page.get_by_role("region", name=re.compile("^Lane of examples-hasty"))
     await expect(lanes).to_have_count(2)
     for lane in (lanes.nth(0), lanes.nth(1)):
@@ -188,7 +221,7 @@ async def test_a_game_leads_to_the_move_that_lost_it(page: Page) -> None:
     await page.get_by_role("button", name="Where it was lost: 5. Bxe7 ??").click()
     await expect(moment(page)).to_have_attribute("aria-valuenow", "11")
     words = page.locator(".chess .words")
-    await expect(words).to_contain_text("0.00 → -2.00, by the recorded evaluations")
+    await expect(words).to_contain_text("0.00 → -2.00 with Nxe7, by the recorded evaluations")
     await expect(words).to_contain_text("Hasty Hal: A pawn for nothing, I thought")
     await expect(words.get_by_text("A pawn for nothing")).to_be_in_viewport(ratio=1)
     await page.keyboard.press("End")
@@ -198,7 +231,7 @@ async def test_a_game_leads_to_the_move_that_lost_it(page: Page) -> None:
     await words.get_by_role("button", name="5. Bxe7").click()
     await expect(words).to_contain_text("A pawn for nothing")
     await page.goto(f"/#/w/{GAME}?at=3")
-    await expect(page.locator(".chess .verdict")).to_contain_text("-3.00 → -9.00, by material")
+    await expect(page.locator(".chess .verdict")).to_contain_text("-3.00 → -9.00 with Bxh6, by material")
     await expect(page.locator(".chess .verdict").get_by_role("button", name="12. Qxh6 ??")).to_be_visible()
     await page.get_by_role("button", name="Where it was lost: the illegal move h1e1").click()
     await expect(moment(page)).to_have_attribute("aria-valuenow", "27")
@@ -320,7 +353,9 @@ async def test_turns_and_rounds_are_stepped_and_played(page: Page, site: Site) -
     await expect(page.locator(".panel")).to_contain_text("Turn 0")
     await page.keyboard.press("]")
     await expect(moment(page)).to_have_attribute("aria-valuenow", first)
-    await page.get_by_role("spinbutton", name="To the end of turn number").fill("1")
+    number = page.get_by_role("spinbutton", name="To the end of turn number")
+    assert await number.evaluate(HINT_AND_ROOM) == "end of turn"
+    await number.fill("1")
     await page.keyboard.press("Enter")
     await expect(moment(page)).to_have_attribute("aria-valuenow", head)
     await page.get_by_role("button", name="Previous turn").click()
@@ -371,6 +406,20 @@ async def test_a_simulation_has_charts_over_turns_and_a_map(page: Page) -> None:
     await food.click(position={"x": left, "y": top})
     await expect(moment(page)).to_have_attribute("aria-valuenow", re.compile("^(?!2$)"))
     await expect(page.locator(".panel")).to_contain_text("Turn 1")
+
+
+async def test_trails_stay_on_the_map(page: Page, site: Site) -> None:
+    """A map has room for where things came from, too: nothing is drawn up to its edge."""
+    site.post("/v1/worlds", {"world_id": "walkers"})
+    for name in ("ann", "bob"):
+        created = draft("EntityCreated", name, entity_id=name, entity_data={}, position=[20, 1])
+        site.post("/v1/worlds/walkers/effects", created)
+    for step in range(24):
+        site.post("/v1/worlds/walkers/effects", draft("Move", "ann", to=[step, step / 2]))
+    await page.goto("/#/w/walkers?at=live")
+    plan = page.get_by_role("img", name=re.compile("^Map of 2: ann at 23, 11.5"))
+    await expect(plan).to_be_visible()
+    assert await plan.evaluate(INK_IN_AND_AT_THE_EDGE) == [True, False]
 
 
 async def test_messages_say_who_could_see_them(page: Page, site: Site) -> None:

@@ -15,7 +15,11 @@ const TELLING = [
   "agent_id",
   "entity_id",
   "name",
+  "synthesis",
   "turn",
+  "round_number",
+  "step",
+  "at_seq",
 ];
 
 /** One line of an effect: what its payload says, in at most so many characters. */
@@ -85,4 +89,9 @@ export function csv(head: readonly string[], rows: readonly Json[][]): string {
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return [head, ...rows].map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+}
+
+/** A word as a shell takes it. */
+export function quoted(word: string): string {
+  return /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }

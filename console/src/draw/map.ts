@@ -80,8 +80,8 @@ interface Label {
   wide: number;
 }
 
-/** Where a label so wide goes: beside its point, above or below, so that it covers no other one if there is room. */
-function placed(wide: number, [x, y]: Point, width: number, others: readonly Label[]): Label {
+/** Where a label so wide goes: beside its point, above or below, so that it covers no other and no point if there is room. */
+function placed(wide: number, [x, y]: Point, width: number, others: readonly Label[], points: readonly Point[]): Label {
   const right = { left: x + APART, base: y + 4, wide };
   const left = { ...right, left: x - APART - wide };
   const above = { left: x - wide / 2, base: y - APART, wide };
@@ -90,6 +90,9 @@ function placed(wide: number, [x, y]: Point, width: number, others: readonly Lab
     spot.left >= 0 && spot.left + wide <= width &&
     others.every((other) =>
       Math.abs(other.base - spot.base) >= LINE || other.left + other.wide < spot.left || spot.left + wide < other.left
+    ) &&
+    points.every(([left, top]) =>
+      Math.abs(top + 4 - spot.base) >= LINE / 2 || left + APART / 2 < spot.left || spot.left + wide < left - APART / 2
     );
   return spots.find(isFree) ?? (right.left + wide > width ? left : right);
 }
@@ -116,11 +119,24 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
     canvas.hidden = now.size === 0;
     if (now.size === 0) return;
     const { left, right, bottom, top } = extent;
-    for (const [x, y] of now.values()) {
+    const widen = ([x, y]: Point) => {
       extent.left = Math.min(extent.left, x);
       extent.right = Math.max(extent.right, x);
       extent.bottom = Math.min(extent.bottom, y);
       extent.top = Math.max(extent.top, y);
+    };
+    for (const place of now.values()) widen(place);
+    const walked: (readonly [Point, Point])[] = [];
+    let next = now;
+    // At multiples of the step, which stay the same for a cursor that moves on.
+    for (let then = Math.ceil(seq / STEP - 1) * STEP; then >= Math.max(1, seq - TRAIL); then -= STEP) {
+      const before = places(frames, then);
+      if (before.size === 0) break;
+      for (const move of moves(before, next)) {
+        widen(move[0]);
+        walked.push(move);
+      }
+      next = before;
     }
     if (extent.left < left || extent.right > right || extent.bottom < bottom || extent.top > top) {
       for (const other of extent.draws) if (other !== draw) other();
@@ -143,16 +159,9 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
     ];
     // What looks alike is one path: to stroke and fill each line and point by itself takes several times as long.
     const trails = new Path2D();
-    let next = now;
-    // At multiples of the step, which stay the same for a cursor that moves on.
-    for (let then = Math.ceil(seq / STEP - 1) * STEP; then >= Math.max(1, seq - TRAIL); then -= STEP) {
-      const before = places(frames, then);
-      if (before.size === 0) break;
-      for (const [place, later] of moves(before, next)) {
-        trails.moveTo(...at(place));
-        trails.lineTo(...at(later));
-      }
-      next = before;
+    for (const [place, later] of walked) {
+      trails.moveTo(...at(place));
+      trails.lineTo(...at(later));
     }
     context.strokeStyle = quiet;
     context.globalAlpha = 0.5;
@@ -165,6 +174,7 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
     context.font = "12px system-ui, sans-serif";
     const points = { [ink]: new Path2D(), [accent]: new Path2D() };
     const labels: Label[] = [];
+    const named = now.size > NAMED ? [] : [...now.values()].map(at);
     for (const [name, place] of now) {
       const [x, y] = at(place);
       const pointer = below("/entities", name);
@@ -183,7 +193,7 @@ export function drawMap(canvas: HTMLCanvasElement, frames: Frames, cursor: Curso
         ? []
         : agentsWithout(frame.hidden, `${pointer}/position`);
       const told = [name, mark === undefined ? "" : SIGNS[mark], agents.join(", ")].join(" ").trim();
-      const label = placed(widthOf(context, told), [x, y], width, labels);
+      const label = placed(widthOf(context, told), [x, y], width, labels, named);
       labels.push(label);
       context.fillText(told, label.left, label.base);
     }

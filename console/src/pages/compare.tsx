@@ -6,7 +6,7 @@ import { type CompareAddress, format, worldAddress } from "../core/address.ts";
 import type { Chart, Series } from "../core/chart.ts";
 import { isObject, type Json, type Obj } from "../core/json.ts";
 import type { Compared, GroupSeries, MeasureSeries, Pair } from "../core/source.ts";
-import { count, plain, short } from "../core/text.ts";
+import { count, plain, quoted, short } from "../core/text.ts";
 import { patched } from "../core/transcript.ts";
 import { go, source, words } from "../parts/app.ts";
 import { ChartView } from "../parts/chart.tsx";
@@ -54,6 +54,11 @@ export function Compare({ here }: { here: CompareAddress }) {
       {error.value !== "" && (
         <p role="alert">
           {error.value}. <a href="#/">All worlds</a>
+        </p>
+      )}
+      {worlds.length > 1 && (
+        <p class="about">
+          This as one file: <code>worldledger compare {worlds.map(quoted).join(" ")} -o compare.html</code>
         </p>
       )}
       {error.value === "" && answer === null && <p role="status">reading the logs …</p>}

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { format, worldAddress, type WorldsAddress } from "../core/address.ts";
 import type { Facet, Question, World, WorldsPage } from "../core/source.ts";
-import { count, when } from "../core/text.ts";
+import { count, quoted, when } from "../core/text.ts";
 import { standing, verifiedOf } from "../core/verified.ts";
 import { bars } from "../draw/spark.ts";
 import { address, go, source, words } from "../parts/app.ts";
@@ -102,10 +102,10 @@ export function Worlds({ here }: { here: WorldsAddress }) {
             {found === null ? "loading …" : facets === null ? "" : `${count(facets.total)} worlds`}
           </p>
           {(found?.worlds.length ?? 0) > 1 && selected.length === 0 && (
-            <p class="selection about">To compare worlds, tick two or more.</p>
+            <p class="about">To compare worlds, tick two or more.</p>
           )}
           {selected.length > 0 && (
-            <p class="selection">
+            <p class="selected">
               {selected.length < 2
                 ? "Tick another one to compare."
                 : (
@@ -122,7 +122,7 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                   <span class="unseen">Select</span>
                 </th>
                 <th scope="col">World</th>
-                <th scope="col">Ruleset</th>
+                <th scope="col" class="roomy">Ruleset</th>
                 <th scope="col" class="wide">Experiment</th>
                 <th scope="col" class="number">Effects</th>
                 <th scope="col" class="wide">Activity</th>
@@ -159,7 +159,7 @@ export function Worlds({ here }: { here: WorldsAddress }) {
                       </small>
                     )}
                   </td>
-                  <td>{world.ruleset}</td>
+                  <td class="roomy">{world.ruleset}</td>
                   <td class="wide">
                     <bdi>{world.experiment}</bdi>
                   </td>
@@ -278,11 +278,6 @@ function Experiment({ name }: { name: string }) {
       </p>
     </section>
   );
-}
-
-/** A word as a shell takes it. */
-function quoted(word: string): string {
-  return /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 /** A mark for a world that grows while one looks, and another for one that did lately: it may be over. */

@@ -126,7 +126,7 @@ export function Player({ model }: { model: WorldModel }) {
       {unitName !== undefined && (
         <input
           type="number"
-          class="unit"
+          style={{ width: `calc(${unitName.length + 7}ch + 3em)` }}
           placeholder={`end of ${unitName}`}
           aria-label={`To the end of ${unitName} number`}
           title={`A number: to the end of that ${unitName}`}

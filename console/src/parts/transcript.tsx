@@ -278,7 +278,7 @@ function OneLine({ model, line, shown }: { model: WorldModel; line: Line; shown:
       <div>
         {SIGNS[way] !== undefined && <span class="sign" aria-hidden="true">{SIGNS[way]}</span>}{" "}
         <bdi class="who">{who}</bdi>{" "}
-        {VERBS[way] ?? (way === "acts" || way === "aside" ? <bdi class="about">{kind}</bdi> : "")}
+        {VERBS[way] ?? (way === "acts" || way === "aside" ? <bdi class="about">{kind}</bdi> : "")}{" "}
         {to !== "" && (
           <span class="about">
             {alone ? "to " : "→ "}

@@ -178,16 +178,19 @@ function judged(moves, start) {
     const before = index === 0 ? start : after[index - 1];
     for (const by of /** @type {const} */ (["evaluation", "material"])) {
       const was = before?.[by] ?? null;
-      const shown = [after[index + 1], after[index + 2]].map((each) => each?.[by] ?? null).filter((each) =>
-        each !== null
-      );
+      const shown = [1, 2].flatMap((later) => {
+        const standing = after[index + later]?.[by] ?? null;
+        return standing === null ? [] : [{ ...standing, with: ` with ${moves[index + later]?.["san_notation"]}` }];
+      });
       const own = after[index]?.[by] ?? null;
-      const ends = shown.length > 0 ? shown : own === null ? [] : [own];
+      const ends = shown.length > 0 ? shown : own === null ? [] : [{ ...own, with: "" }];
       if (was === null || ends.length === 0 || own?.text === "mate") continue;
       const end = ends.reduce((best, each) => side * each.chance > side * best.chance ? each : best);
       const cost = side * (was.chance - end.chance);
       const sign = DEAR.find(([least]) => cost >= least)?.[1] ?? "";
-      const told = `${was.text} → ${end.text}, by ${by === "material" ? "material" : "the recorded evaluations"}`;
+      const told = `${was.text} → ${end.text}${end.with}, by ${
+        by === "material" ? "material" : "the recorded evaluations"
+      }`;
       return { cost, sign: noted ?? sign, told: noted === undefined ? told : `noted by the record; ${told}` };
     }
     return { cost: 0, sign: noted ?? "", told: noted === undefined ? "" : "noted by the record" };

@@ -11,19 +11,14 @@ export const version = 1;
 
 const STYLE = new CSSStyleSheet();
 STYLE.replaceSync(`
-.simulation .scroll { overflow-x: auto; background:
-  linear-gradient(to right, var(--raised) 40%, transparent) left / 3em 100% no-repeat local,
-  linear-gradient(to left, var(--raised) 40%, transparent) right / 3em 100% no-repeat local,
-  linear-gradient(to right, var(--quiet), transparent) left / 0.5em 100% no-repeat,
-  linear-gradient(to left, var(--quiet), transparent) right / 0.5em 100% no-repeat; }
 .simulation .scroll th:first-child { position: sticky; left: 0; background: var(--raised); }
 .simulation .read { position: sticky; bottom: 0; margin: 0; background: var(--raised); overflow-wrap: anywhere; }
-.simulation table { font-size: 0.9em; table-layout: fixed; }
+.simulation table { font-size: 0.9em; table-layout: fixed; --column: 8em; }
 .simulation td, .simulation th { overflow-wrap: break-word; font-variant-numeric: tabular-nums; vertical-align: top; }
 .simulation .line { display: flex; flex-wrap: wrap; column-gap: 0.3em; }
 .simulation .line > bdi { min-width: 0; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 6; overflow: hidden; white-space: pre-line; }
 .simulation .line.mark-outdated, .simulation .line.mark-noised { border-left: 3px solid; padding-left: 0.3em; }
-.columns:not(.of-1) .simulation table { font-size: 0.8em; }
+.columns:not(.of-1) .simulation table { font-size: 0.8em; --column: 9em; }
 .columns:not(.of-1) .simulation :is(td, th) { padding-inline: 0.3rem; }
 .columns:not(.of-1) .simulation .line { display: grid; grid-template: 1.4em 1.3em / minmax(3em, max-content) minmax(1.1em, 1fr); gap: 0 0.3em; padding-block: 0; line-height: 1.3; white-space: nowrap; }
 .columns:not(.of-1) .simulation .line > * { display: block; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
@@ -207,9 +202,6 @@ function together(left) {
   for (const each of document.querySelectorAll(".simulation .scroll")) each.scrollLeft = left;
 }
 
-/** Least width of a column, in em. */
-const COLUMN_EM = 9;
-
 /** @param {string} title @param {string[]} heads @param {HTMLElement[][]} rows */
 function table(title, heads, rows) {
   const head = make(
@@ -224,14 +216,17 @@ function table(title, heads, rows) {
   const made = make("table", "", make("caption", "unseen", title), make("thead", "", head));
   // As wide as those of other beliefs: columns have widths of their own.
   made.style.maxWidth = "none";
-  made.style.width = `max(100%, ${COLUMN_EM * heads.length}em)`;
+  made.style.width = `max(100%, ${heads.length} * var(--column))`;
   made.append(make("tbody", "", ...rows.map((row) => make("tr", "", ...row))));
   return made;
 }
 
 /** @param {string} name */
 function rowHead(name) {
-  const made = make("th", "", make("bdi", "", name));
+  // A long name is broken between its words.
+  const [first = "", ...rest] = name.split(/(?<=_)/);
+  const told = make("bdi", "", first, ...rest.flatMap((word) => [make("wbr", ""), word]));
+  const made = make("th", "", told);
   made.setAttribute("scope", "row");
   return made;
 }

@@ -9,8 +9,7 @@ export const version = 1;
 
 const STYLE = new CSSStyleSheet();
 STYLE.replaceSync(`
-.social-rl table { font-size: 0.9em; }
-.social-rl .scroll { overflow: auto; }
+.social-rl table { font-size: 0.9em; } .social-rl td:last-child { min-width: 9em; }
 .social-rl .feed { max-height: 26rem; overflow: auto; margin: 0.4rem 0; }
 .social-rl .feed li { border-left: 3px solid var(--line); padding: 0.15rem 0 0.15rem 0.6rem; margin: 0.3rem 0; }
 .social-rl .feed li.latest { border-color: var(--accent); }
@@ -43,6 +42,12 @@ function meter(value, what) {
   [made.min, made.max, made.value] = [0, 1, value];
   made.setAttribute("aria-label", what);
   return make("td", "", made, ` ${value.toFixed(2)}`);
+}
+
+/** Names that may be broken between their words. @param {string} names */
+function broken(names) {
+  const [first = "", ...rest] = names.split(/(?<=_)/);
+  return make("bdi", "", first, ...rest.flatMap((word) => [make("wbr", ""), word]));
 }
 
 /** @param {HTMLElement} element @param {Frames} frames @param {Cursor} cursor */
@@ -136,7 +141,7 @@ export function panel(element, frames, cursor) {
         make("th", "", make("bdi", "", name)),
         make("td", "", String(agent["messages"] ?? "")),
         ...METRICS.map((metric) => meter(feedback[metric], metric)),
-        make("td", "", make("bdi", "", cues.map(([cue]) => cue).join(", "))),
+        make("td", "", broken(cues.map(([cue]) => cue).join(", "))),
       );
     });
     const top = make("tr", "", ...head.map((each) => make("th", "", each)));
