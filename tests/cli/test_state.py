@@ -42,8 +42,11 @@ def test_a_state_for_people(on: Cli) -> None:
     )
 
 
-def test_what_all_agents_have_is_told_once(on: Cli, database_url: str) -> None:
-    """Policies and permissions that are the same of all agents stand beside their number, and others with each."""
+def test_what_all_agents_have_is_told_once(on: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Policies and permissions that are the same of all agents stand beside their number, and others with each.
+
+    On a terminal they are cut at its edge.
+    """
     agents = [registration_draft(name, policy_spec(ObservationPolicy())) for name in ("ann", "bob")]
     play(database_url, "hall", agents, system=True, ruleset="sandbox")
     out = on("state", "hall").out
@@ -54,6 +57,11 @@ def test_what_all_agents_have_is_told_once(on: Cli, database_url: str) -> None:
     out = on("state", "hall").out
     assert "\n3 agents, each with permissions [" in out
     assert out.count("  policy {") == out.count("registered_seq") == 3
+    for place in ("output", "state"):
+        monkeypatch.setattr(f"worldledger_service.cli.{place}.screen_width", lambda: 80)
+    shown = on("state", "hall").out
+    assert "\n3 agents, each with permissions\n" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 @pytest.mark.filled(by=bazaar, read=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
-from worldledger_service.cli.output import put_rows
+from worldledger_service.cli.output import progress_bar, put_lines, put_rows, table
 
 from .conftest import Cli
 from .helpers import seed
@@ -68,9 +70,45 @@ def test_names_of_worlds_can_be_copied(on: Cli, monkeypatch: pytest.MonkeyPatch,
 def test_the_last_column_is_cut_before_another_one_goes(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Beside a whole name the end of a line is cut, down to eight columns."""
+    """Beside a whole name the end of a line is cut, down to 16 columns; to eight if nothing else is left to go."""
     rows = [("n" * 20, "middle", "w" * 30)]
-    for columns, shown in ((60, ["middle", "w" * 30]), (38, ["middle", "wwwwwww…"]), (37, ["w" * 14 + "…"])):
+    for columns, shown in (
+        (60, ["middle", "w" * 30]),
+        (46, ["middle", "w" * 15 + "…"]),
+        (45, ["w" * 22 + "…"]),
+        (30, ["wwwwwww…"]),
+        (29, []),
+    ):
         monkeypatch.setattr("worldledger_service.cli.output.screen_width", lambda most=columns: most)
         put_rows(None, rows, spare=[1, 2])
         assert capfd.readouterr().out.split() == ["n" * 20, *shown]
+
+
+def test_names_are_cut_last(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of long cells the names stay whole, unless they take more than 28 columns or the terminal has none to give."""
+    for columns, name in ((80, "Trader_1.secret_reserves"), (40, "Trader_1.…")):
+        monkeypatch.setattr("worldledger_service.cli.output.screen_width", lambda most=columns: most)
+        put_lines(table([("Trader_1.secret_reserves", "s" * 60, "t" * 60, "noised")]))
+        shown = capfd.readouterr().out
+        assert shown.split()[0] == name
+        assert len(shown.rstrip()) <= columns
+
+
+def test_a_bar_has_room_beside_a_long_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name is cut in the middle; how much is done stands there whole."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("worldledger_service.cli.output._SHOWN_AFTER", 0.0)
+    for name, value in {"COLUMNS": "80", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    with progress_bar(f"exporting {_LONG}") as tell:
+        tell(24, 24, "24 effects")
+    shown = screen.getvalue()
+    assert "exporting a-world-" in shown
+    assert "100%" in shown
+    assert "24 effects" in shown

@@ -168,6 +168,8 @@ def progress_bar(label: str, *, quiet: bool = False) -> Iterator[Tell]:
         TimeRemainingColumn(),
     )
     console = Console(stderr=True)
+    # The rest is for the bar and for what stands behind it.
+    label = cut_inside(label, console.width // 2)
 
     def print_above(line: str) -> None:  # as it is: neither wrapped nor coloured, so that it can be copied
         console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
@@ -198,6 +200,8 @@ Piece = tuple[str, str]
 _MOST: Final = 160
 #: No column is made narrower than this so that others fit.
 _NARROWEST: Final = 8
+#: A name of fewer columns does not tell which of an experiment's worlds, or of an agent's variables, it is.
+_TELLING: Final = 28
 #: Columns of a tree that is not shown on a terminal.
 COLUMNS: Final = 80
 #: Most columns of the lines that lead to a node of a tree: the rest is for the node.
@@ -317,13 +321,20 @@ def cut_inside(name: str, most: int) -> str:
     return name if len(name) <= most or behind == 0 else f"{name[: most - 1 - behind]}…{name[-behind:]}"
 
 
-def fitted(widths: Sequence[int], screen: int, gap: int) -> list[int]:
-    """Return the widths of columns, the widest ones made narrower, so that they and the gaps between fit a screen."""
+def fitted(widths: Sequence[int], screen: int, gap: int, name: int = _NARROWEST) -> list[int]:
+    """Return the widths of columns, the widest ones made narrower, so that they and the gaps between fit a screen.
+
+    The first one keeps ``name`` columns, as long as the others can be made narrower.
+    """
     widths = list(widths)
     over = sum(widths) + gap * (len(widths) - 1) - screen
-    while over > 0 and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-        over -= 1
+    for least in (name, _NARROWEST):
+        while over > 0:
+            wide = [at for at, each in enumerate(widths) if each > (_NARROWEST if at else least)]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+            over -= 1
     return widths
 
 
@@ -346,14 +357,15 @@ def table(
 ) -> Iterator[list[Piece]]:
     """Lay out rows in aligned columns; the last cell of a row is a list of pieces, which may take several lines.
 
-    The first column is shown in ``style``. On a terminal, and elsewhere in ``otherwise`` columns, long texts are cut.
+    The first column is shown in ``style``. On a terminal, and elsewhere in ``otherwise`` columns, long texts are cut,
+    those of the first column last: they are names.
     """
     count = len(rows[0]) - 1 if rows else 0
     widths = [max(width(str(row[column])) for row in rows) for column in range(count)]
     screen = screen_width() or otherwise
     if screen is not None and rows:
         widest = max(width(piece) for row in rows for piece in _pieces(row[-1]))
-        widths = fitted([*widths, widest], screen - indent, 2)[:-1]
+        widths = fitted([*widths, widest], screen - indent, 2, _TELLING)[:-1]
     for row in rows:
         line: list[Piece] = [(" " * indent, "")]
         for column, size in enumerate(widths):
@@ -393,8 +405,8 @@ def _filled(pieces: str | Sequence[str], used: int, screen: int | None) -> Itera
 
 #: No column is made wider than this for one long text.
 _WIDEST: Final = 64
-#: A name of fewer columns does not tell which of an experiment's worlds it is.
-_TELLING: Final = 28
+#: Of the last column less says too little: another column goes before.
+_SAYING: Final = 16
 #: Spaces between two columns.
 _GAP: Final = 2
 
@@ -429,7 +441,8 @@ def _laid_out(columns: Sequence[Sequence[int]], screen: int, spare: Sequence[int
         whole[0] = max([min(whole[0], _TELLING), *(cell for cell in columns[0] if cell <= screen)])
     for column in spare:
         *others, last = [whole[each] for each in kept]
-        if sum(others) + _GAP * len(others) + min(last, _NARROWEST) <= screen:
+        least = _NARROWEST if column == kept[-1] else _SAYING
+        if sum(others) + _GAP * len(others) + min(last, least) <= screen:
             break
         kept.remove(column)
     widths = [whole[column] for column in kept]

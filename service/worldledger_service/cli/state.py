@@ -35,12 +35,14 @@ from worldledger_service.cli.options import DatabaseUrl, Home, OtherPlace, Place
 from worldledger_service.cli.output import (
     Piece,
     counted,
+    cut,
     effects,
     fields,
     plain,
     progress_bar,
     put_bytes,
     put_fitted,
+    screen_width,
     shown,
     table,
 )
@@ -204,7 +206,9 @@ def _agents(agents: dict[str, dict[str, Any]]) -> Iterator[list[Piece]]:
     first, *others = agents.values() or [{}]
     alike = {name: value for name, value in first.items() if others and all(each.get(name) == value for each in others)}
     rows = [(plain(name), fields(agent, but=frozenset(alike)) or ["-"]) for name, agent in sorted(agents.items())]
-    return _listed("agents", rows, f", each with {', '.join(fields(alike))}" if alike else "")
+    most = screen_width()
+    told = fields(alike) if most is None else [cut(each, most - 4) for each in fields(alike)]
+    return _listed("agents", rows, f", each with {', '.join(told)}" if alike else "")
 
 
 def _position(point: tuple[float, ...] | None) -> str:
