@@ -106,6 +106,9 @@ class Truth:
 
 async def play(world: World, config: SimulationConfig, truth: Truth, *, quiet: bool) -> None:
     """Play the turns that are left."""
+    if not quiet and not truth.is_over():
+        goods = " ".join(f"{good:>5}" for good in config.initial_global()["prices"])
+        print(f"turn season  {goods} traded  dearest trade (*: a festival)")
     while not truth.is_over():
         if not truth.course["open"]:
             turn = truth.turn + 1
@@ -150,10 +153,10 @@ async def act(world: World, name: str, truth: Truth) -> None:
 
 def line(turn: int, before: dict[str, Any], settled: engine.Settled) -> str:
     """Tell of a turn in one line."""
-    prices = "  ".join(f"{good} {price:5.2f}" for good, price in settled.world["prices"].items())
+    prices = " ".join(f"{price:5.2f}" for price in settled.world["prices"].values())
     dearest = max(settled.trades, key=lambda trade: trade.amount * trade.price, default="no trade")
     season = before["season"] + ("*" if before["festival"] else "")
-    return f"  {turn:>2}  {season:<8} {prices}  turnover {settled.world['turnover']:6.2f}  {dearest}"
+    return f"{turn:>4} {season:<7} {prices} {settled.world['turnover']:6.2f}  {dearest}"
 
 
 async def tell(world: World, config: SimulationConfig, truth: Truth, turn: int, observer: str) -> bool:
@@ -203,7 +206,8 @@ async def whole(world: World, config: SimulationConfig, truth: Truth, wanted: ar
     if not await tell(world, config, truth, wanted.turn, "Trader_1"):
         print("That is not what the truth, the matrix and the world's uuid give.", file=sys.stderr)
         return 1
-    print("\nThe one follows from the other by the matrix and the world's uuid alone. To ask for more:\n")
+    print("\nWhat it believed follows from the truth, the configuration and the world's uuid:")
+    print("worked out anew, it is the same. To ask for more:\n")
     print(f"$ worldledger view {world.world_id} Trader_5 --at turn:{wanted.turn} --truth")
     return 0
 

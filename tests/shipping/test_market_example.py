@@ -141,7 +141,9 @@ def test_the_account_shows_both(played: Played) -> None:
     """It tells of each turn in a line, and of the one that was asked for what was believed and what was true."""
     lines = played.lines
     assert lines[0] == "World market: 5 traders, 20 turns"
-    assert [line.split()[0] for line in lines[1 : TURNS + 1]] == [str(turn) for turn in range(1, TURNS + 1)]
+    assert lines[1].startswith("turn season ")
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[2 : TURNS + 2]] == [str(turn) for turn in range(1, TURNS + 1)]
     assert any(line.startswith("At the end of turn 7, what ") for line in lines)
     (secret,) = [line.split() for line in lines if line.split()[:2] == ["Trader_4", "secret_reserves"]]
     assert secret[2] == "-"
