@@ -307,8 +307,8 @@ def _ended(
     agent_id: str, req_id: str, report: Mapping[str, Any], texts: Sequence[Mapping[str, Any]]
 ) -> list[EffectDraft]:
     payload = {"agent_id": agent_id, "req_id": req_id, "generation_id": req_id}
-    end = [] if report["outcome"] == "acted" else [own_draft(GENERATION_FINISHED_KIND, payload, source_id=agent_id)]
-    return [*end, *reports_of(agent_id, req_id, report, texts)]
+    end = own_draft(GENERATION_FINISHED_KIND, payload, source_id=agent_id)
+    return [end, *reports_of(agent_id, req_id, report, texts)]
 
 
 class Minds:

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.client.helpers import soon
+from worldledger.aio import CancelToken
 from worldledger.client import Client
-from worldledger.llm import Persona
+from worldledger.llm import Persona, Request
 from worldledger.llm.openai import OpenAIModel
+from worldledger.llm.streaming import Output, collect
 
 from .conftest import bob_says, playing, told
 
@@ -73,9 +75,21 @@ async def test_a_person_interrupts_a_real_model(room: Client, model: OpenAIModel
     assert answers[-1]["source_id"] == "ann"
     assert answers[-1]["payload"]["text"].strip()
     rows = await room.sql("interruption-cost", {"world": room.world_id}).rows()
-    assert [(row["agent_id"], row["interrupted_by"], row["tokens_out"]) for row in rows] == [
-        ("ann", "bob", first["tokens_out"])
-    ]
+    (row,) = rows
+    assert (row["agent_id"], row["interrupted_by"], row["tokens_out"]) == ("ann", "bob", first["tokens_out"])
+    assert row["tokens_in"] == first["tokens_in"] > 0
+
+
+async def test_the_tokens_of_a_real_prompt_are_counted_as_its_service_does(model: OpenAIModel) -> None:
+    """The tokenizer says of a prompt what the end of its answer says."""
+    request = Request(
+        [{"role": "system", "content": "You are ann."}, {"role": "user", "content": "Count to three. <|im_end|>"}],
+        parameters={"max_tokens": 3},
+    )
+    output = Output()
+    await soon(collect(model.stream(request), CancelToken("r", "ann"), output, most_pieces=100), 200)
+    assert output.usage is not None
+    assert await model.count_tokens(request) == output.usage.tokens_in
 
 
 async def test_a_real_model_plays_chess(address: str, shared_url: str) -> None:

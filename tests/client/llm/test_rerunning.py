@@ -191,20 +191,62 @@ async def test_a_fork_of_a_rerun_recalls_what_that_recalled(room: Client, store:
     assert _texts(await _of(room, grandchild)) == ["Question 1?", "One.", "Auf Deutsch?", "Zwei."]
 
 
-async def test_other_changes_than_what_is_said_count_too(room: Client, store: Store) -> None:
-    """An agent who sees another value in the fork is asked anew, and with its view if the persona says so."""
-    await room.broadcast_event(
-        {
-            "kind": "EntityCreated",
-            "payload": {"entity_id": "clock", "entity_data": {"hour": 3}},
-            "source_id": "engine",
-            "schema_version": "1.0.0",
-        }
-    )
-    before = await _talk(room, said("One."), persona=_BRIEF.model_copy(update={"sees": "view"}))
-    fork = await room.fork(at=str(before), changes={"clock/hour": 9})
+async def _acted_from(room: Client, seq: int) -> None:
+    """Wait until an agent has acted by a view that has this effect."""
+    while True:
+        log = await _of(room, room.world_id)
+        acted = {each["req_id"] for each in _reports(log) if each["outcome"] == "acted"}
+        begun = [each["payload"] for each in log if each["kind"] == "GenerationStarted"]
+        if any(each["req_id"] in acted and each["context_seq"] >= seq for each in begun):
+            return
+        await asyncio.sleep(0.05)
+
+
+def _clock(kind: str, **payload: Any) -> Any:
+    payload = {"entity_id": "clock", **payload}
+    return {"kind": kind, "payload": payload, "source_id": "engine", "schema_version": "1.0.0"}
+
+
+def _strikes(hour: int) -> Any:
+    return _clock("EntityUpdated", patch=[{"op": "replace", "path": "/hour", "value": hour}])
+
+
+@pytest.mark.parametrize("sees", ["changes", "view"])
+async def test_changes_of_what_is_seen_count_as_what_is_said(room: Client, store: Store, sees: Any) -> None:
+    """An agent who sees the same values is asked nothing, however they came to it; another one is told to the model."""
+    persona = _BRIEF.model_copy(update={"sees": sees, "pause_s": 0.2})
+    await room.broadcast_event(_clock("EntityCreated", entity_data={"hour": 3}))
+    before = (await room.call("GET"))["head_seq"]
+    async with playing(room, Script(said("Late."), said("Later."), said("Too late.")), persona):
+        for hours in ([4], [5, 6, 7]):
+            for hour in hours:  # several may come to it as one
+                last = await room.broadcast_event(_strikes(hour))
+            await soon(_acted_from(room, last.global_seq))
+    whole = [each for each in _reports(await _of(room, room.world_id)) if each["outcome"] == "acted"]
+    fork, early, late = [
+        await room.fork(name, at=str(before)) for name in (f"{sees}-same", f"{sees}-early", f"{sees}-late")
+    ]
+    model = Script(said("Never."))
+    report = await _rerun(store, fork, model, persona)
+    assert (report.recalled, report.asked, report.differs_at) == (len(whole), 0, None)
     model = Script(said("Nine."))
-    report = await _rerun(store, fork, model, _BRIEF.model_copy(update={"sees": "view"}))
+    report = await _rerun(store, late, model, persona, replace={last.global_seq: {"payload": _strikes(9)["payload"]}})
+    assert (report.recalled + report.asked, report.asked) == (len(whole), len(model.requests))
+    assert 1 <= report.asked < len(whole)
+    assert "9" in model.asked(0)
+    async with Client(room.url, early) as other:
+        await other.broadcast_event(_strikes(0))
+    with pytest.raises(SimulationError, match="gone on by itself"):
+        await _rerun(store, early, model, persona)
+
+
+async def test_a_fork_that_begins_with_another_value_is_another_question(room: Client, store: Store) -> None:
+    """The change that a fork is made with is seen by its agents before anything else."""
+    await room.broadcast_event(_clock("EntityCreated", entity_data={"hour": 3}))
+    persona = _BRIEF.model_copy(update={"sees": "view"})
+    before = await _talk(room, said("One."), persona=persona)
+    model = Script(said("Nine."))
+    report = await _rerun(store, await room.fork(at=str(before), changes={"clock/hour": 9}), model, persona)
     assert (report.asked, report.recalled) == (1, 0)
     assert '"hour":9' in model.asked(0)
 
