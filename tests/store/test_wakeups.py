@@ -174,15 +174,37 @@ async def test_what_cannot_be_read_is_ignored(watching: Watching, log: EventLog,
     _, watcher = await watching()
     waiting = start(watcher.wait_beyond(log.world_id, 1))
     await wait_for(lambda: "" in ear.payloads, "it follows")
+    long = orjson.dumps({"w" * 201: 1}).decode()
     for seq, payload in enumerate(
-        ("{", "[]", "7", '{"w":"1"}', '{"w":1.5}', '{"w":true}', "null", "\\", '{"w":{}}'), 7
+        ("{", "[]", "7", '{"w":"1"}', '{"w":1.5}', '{"w":true}', "null", "\\", '{"w":{}}', long), 2
     ):
+        assert await log.append(draft(seq)) == seq
         await ear.say(payload)
         await ear.say(orjson.dumps({log.world_id: seq}).decode())
         assert await asyncio.wait_for(waiting, 120) == seq, payload
         assert watcher._heads.keys() == {log.world_id}
+        assert not watcher._news
         waiting = start(watcher.wait_beyond(log.world_id, seq))
     waiting.cancel()
+
+
+async def test_a_head_that_is_made_up_is_not_believed(watching: Watching, log: EventLog, ear: Ear) -> None:
+    """Any login may send wake-ups: one of a head that is not there wakes nobody, and later ones are heard."""
+    _, watcher = await watching()
+    waiting = start(watcher.wait_beyond(log.world_id, 1))
+    await wait_for(lambda: "" in ear.payloads, "it follows")
+    await ear.say(orjson.dumps({log.world_id: 999_999_999}).decode())
+    await wait_for(lambda: watcher.known_head(log.world_id) == 1, "it has looked")
+    assert not waiting.done()
+    await log.append(draft(1))
+    await ear.say(orjson.dumps({log.world_id: 2}).decode())
+    assert await asyncio.wait_for(waiting, 120) == 2
+    # Said while nobody waits, it makes the next one look before it waits.
+    await log.append(draft(2))
+    await ear.say(orjson.dumps({log.world_id: 10**15}).decode())
+    await wait_for(lambda: log.world_id in watcher._news, "it is heard")
+    assert watcher.known_head(log.world_id) == 2
+    assert await asyncio.wait_for(watcher.wait_beyond(log.world_id, 2), 120) == 3
 
 
 async def test_a_connection_that_is_lost_is_made_anew(watching: Watching, log: EventLog, admin: Connection) -> None:
@@ -244,6 +266,8 @@ async def test_worlds_are_told_apart(watching: Watching, store: Store, world_id:
         await store.create_world(NewWorld(world_id=f"{world_id}-{n}"))
         waits[f"{world_id}-{n}"] = start(watcher.wait_beyond(f"{world_id}-{n}", 1))
     await wait_for(lambda: "" in ear.payloads, "it follows")
+    for n, count in ((1, 1), (3, 4)):
+        await (await store.log(f"{world_id}-{n}")).append_all([draft(n) for _ in range(count)])
     await ear.say(orjson.dumps({f"{world_id}-1": 2, f"{world_id}-2": 1, f"{world_id}-3": 5}).decode())
     assert await waits[f"{world_id}-1"] == 2
     assert await waits[f"{world_id}-3"] == 5

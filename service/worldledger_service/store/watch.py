@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 # They save followers the wait for their next poll of the heads, but nothing relies on them. Wake-ups are sent after the
 # commit, on a connection of their own, because a NOTIFY inside the append would make commits queue up database-wide;
 # those of one moment go together, and only while a process has recently announced that it follows. If they do not
-# arrive (a pooler that loses LISTEN, say), followers poll the heads as before.
+# arrive (a pooler that loses LISTEN, say), followers poll the heads as before. PostgreSQL lets every login send any:
+# so they say where to look, and no head is taken from them.
 
 CHANNEL: Final = "worldledger_heads"
 #: Seconds between two announcements of a process that it follows, and seconds for which an announcement is valid.
@@ -44,6 +45,8 @@ _HOLD_SECONDS: Final = 3 * EVERY
 _PAUSE_SECONDS: Final = 0.002
 #: Most worlds in one wake-up: a payload has less than 8,000 bytes, a world's name at most 200.
 _MOST_WORLDS: Final = 30
+#: Characters of the longest name of a world.
+_LONGEST_NAME: Final = 200
 #: Seconds between two attempts to connect.
 _RECONNECT: Final = (0.1, 5.0)
 
@@ -53,9 +56,9 @@ log = structlog.get_logger("worldledger.store")
 class Wakeups:
     """Announces this process's commits to other processes, and receives theirs."""
 
-    def __init__(self, url: str, on_moved: Callable[[str, int], None]) -> None:
+    def __init__(self, url: str, on_news: Callable[[str, int], None]) -> None:
         self._url = url
-        self._on_moved = on_moved
+        self._on_news = on_news
         self._news: dict[str, int] = {}
         self._stirred = asyncio.Event()
         self._lost = asyncio.Event()
@@ -71,9 +74,9 @@ class Wakeups:
 
     @classmethod
     @asynccontextmanager
-    async def between(cls, url: str, on_moved: Callable[[str, int], None]) -> AsyncIterator[Wakeups]:
+    async def between(cls, url: str, on_news: Callable[[str, int], None]) -> AsyncIterator[Wakeups]:
         """Take part until the end of the block. A failed connection is not an error; it is retried."""
-        wakeups = cls(url, on_moved)
+        wakeups = cls(url, on_news)
         task = asyncio.get_running_loop().create_task(wakeups._run())
         try:
             yield wakeups
@@ -158,12 +161,12 @@ class Wakeups:
             return
         try:
             heads = orjson.loads(str(payload))
-            moved = [(world_id, head) for world_id, head in heads.items() if type(head) is int]
+            moved = [(name, head) for name, head in heads.items() if type(head) is int and len(name) <= _LONGEST_NAME]
         except (ValueError, AttributeError):
             log.debug("what came over the channel is no wake-up", channel=CHANNEL)
             return
         for world_id, head_seq in moved:
-            self._on_moved(world_id, head_seq)
+            self._on_news(world_id, head_seq)
 
 
 #: Worlds whose last known head is remembered between two waits.
@@ -180,6 +183,9 @@ class HeadWatcher:
         self._outages = outages
         self._interval = interval
         self._heads: Lru[str, int] = Lru(_REMEMBERED)
+        #: the worlds of which there is said to be news, and the task that looks at those that are waited for
+        self._news: Lru[str, None] = Lru(_REMEMBERED)
+        self._looking: asyncio.Task[None] | None = None
         self._waiting: dict[str, dict[asyncio.Future[int], int]] = {}
         self._poller: asyncio.Task[None] | None = None
         self._wakeups: Wakeups | None = None
@@ -197,7 +203,7 @@ class HeadWatcher:
         store.on_commit = watcher.committed
         async with AsyncExitStack() as running:
             if url is not None:
-                watcher._wakeups = await running.enter_async_context(Wakeups.between(url, watcher.moved))
+                watcher._wakeups = await running.enter_async_context(Wakeups.between(url, watcher.said))
             try:
                 yield watcher
             finally:
@@ -226,6 +232,8 @@ class HeadWatcher:
         waiting[future] = seq
         if self._wakeups is not None:
             self._wakeups.follow()
+        if world_id in self._news:
+            self._look_soon()
         if self._poller is None:
             self._poller = asyncio.get_running_loop().create_task(self._poll())
         try:
@@ -256,12 +264,39 @@ class HeadWatcher:
             if head_seq > seq and not future.done():
                 future.set_result(head_seq)
 
+    def said(self, world_id: str, head_seq: int) -> None:
+        """Look soon at a head that is said to have moved: at once if somebody waits for that, else before the wait."""
+        if head_seq <= self._heads.get(world_id, 0):
+            return
+        self._news[world_id] = None
+        if world_id in self._waiting:
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._looking is None and not self._closed:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        """Look at the heads that are waited for and said to have moved; if that fails, the next poll does."""
+        try:
+            while names := [name for name in self._news if name in self._waiting]:
+                for name in names:
+                    del self._news[name]
+                for world_id, head_seq in (await self._reader.head_seqs(names)).items():
+                    self.moved(world_id, head_seq)
+        except SimulationError as error:
+            log.debug("a look at heads failed; they are polled", error=error.message)
+        finally:
+            self._looking = None
+
     async def close(self) -> None:
         """Stop polling; waiting readers get an error."""
         self._closed = True
-        if self._poller is not None:
-            self._poller.cancel()
-            await asyncio.wait([self._poller])
+        tasks = [task for task in (self._poller, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         self._fail(_closed())
 
     async def _poll(self) -> None:
