@@ -193,6 +193,20 @@ async def test_check_notices(database_url: str) -> None:
     assert any(finding.startswith(beginning) for finding in await schema.check(database_url))
 
 
+async def test_check_reads_the_catalogue_of_postgresql(database_url: str) -> None:
+    """A view beside the tables that is named like a part of PostgreSQL's catalogue hides nothing."""
+    async with connected(database_url) as connection, undone(connection):
+        await connection.execute(
+            """
+            alter table effects disable trigger effects_append_only;
+            create view pg_trigger as
+            select oid, tgrelid, tgname, tgisinternal, 'A'::"char" as tgenabled from pg_catalog.pg_trigger
+            """
+        )
+        findings = compare(await schema.catalogue(connection), expected())
+    assert any(finding.startswith("trigger effects_append_only on effects: but is") for finding in findings), findings
+
+
 async def test_check_ignores_extensions(database_url: str) -> None:
     """What belongs to an extension is not ours to judge; other schemas are not looked at."""
     async with connected(database_url) as connection:

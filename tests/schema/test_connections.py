@@ -36,7 +36,7 @@ async def test_pool_works_as_the_service(database_url: str) -> None:
             async with pool.acquire() as connection:
                 assert await connection.fetchval("select current_user") == guards.SERVICE_ROLE
                 assert await connection.fetchval("show application_name") == "wl tests"
-                assert await connection.fetchval("show search_path") == '"$user", public'
+                assert await connection.fetchval("show search_path") == "public"
                 await connection.execute("set application_name = 'other'")
         async with pool.acquire() as connection:
             await connection.execute("set role worldledger_reader; reset role")

@@ -395,6 +395,38 @@ async def test_orphans_are_found_through_their_names(store: Store, world: WorldR
         assert (verdict.finding.global_seq, "missing from the table worlds" in verdict.finding.what) == (1, True)
 
 
+async def test_an_orphan_without_a_name_is_found(store: Store, world: WorldRecord, intruder: Connection) -> None:
+    """Effects of a world whose name is no text at all are found by it, like those of any other orphan."""
+    copied = "insert into effects select '', global_seq, effect, checksum, kind, source_id, sim_time from effects"
+    await intruder.execute(f"{copied} where world_id = $1", world.world_id)
+    try:
+        assert "" in {found async for found in every_world(store.reader)}
+        assert (await _verify(store, "")).finding is not None
+    finally:
+        await intruder.execute("delete from effects where world_id = ''")
+
+
+async def test_a_table_of_the_same_name_stands_in_for_none(
+    store: Store, world: WorldRecord, intruder: Connection
+) -> None:
+    """In a schema that is named like the role, where PostgreSQL looks first, nothing hides what was done."""
+    await intruder.execute(_EDIT.format(w=f"world_id = '{world.world_id}'"))
+    await intruder.execute(
+        """
+        create schema worldledger_service authorization worldledger_service;
+        create view worldledger_service.effects as
+        select world_id, global_seq, replace(effect::text, '"n":55', '"n":5')::json as effect, checksum, kind,
+               source_id, sim_time, recorded_at
+        from public.effects;
+        grant select on worldledger_service.effects to worldledger_service
+        """
+    )
+    try:
+        assert (await _verify(store, world.world_id)).finding is not None
+    finally:
+        await intruder.execute("drop schema worldledger_service cascade")
+
+
 async def test_a_world_without_a_trace_is_not_found(store: Store) -> None:
     """A world of which nothing stands anywhere cannot be verified."""
     with pytest.raises(WorldNotFoundError):

@@ -64,6 +64,7 @@ class Session:
         self._stopped = False
         settings = {
             "role": role,
+            "search_path": "public",  # as of every connection (`worldledger_service.database.engine`)
             "default_transaction_read_only": "on",
             # The rows of a statement come in the order of its one plan, and literals are plain text.
             "max_parallel_workers_per_gather": "0",

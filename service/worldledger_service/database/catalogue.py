@@ -252,8 +252,9 @@ async def catalogue(connection: Connection) -> list[str]:
     Without the views that are noted as those of kinds, unless they have the name of one of the program's own.
     """
     async with connection.transaction(readonly=True):
-        # Definitions name objects with their schema unless it is on the path.
-        await connection.execute("set local search_path = public, pg_catalog")
+        # Definitions name objects with their schema unless it is on the path. What this reads must be PostgreSQL's own
+        # catalogue, and not what somebody has put beside the tables under its names.
+        await connection.execute("set local search_path = pg_catalog, public")
         lines = sorted([row[0] for query in _QUERIES for row in await connection.fetch(_OURS + _OTHERS + query)])
         has_kinds = await connection.fetchval(_HAS_KINDS)
         noted = {row[0] for row in await connection.fetch(_VIEWS_OF_KINDS)} if has_kinds else set()

@@ -69,7 +69,10 @@ def _settings(role: str | None, application_name: str) -> dict[str, str]:
     #
     # A process that falls silent in the middle of a transaction (a lost network, a stopped machine) must not hold the
     # lock of a world's head: after a few seconds the server ends its session.
-    settings = {"application_name": application_name, **_NOT_FOR_LONG}
+    #
+    # By PostgreSQL's default a schema named like the role goes before schema public, and an address, a database or a
+    # role may have another path: what somebody has put there must not stand in for the program's tables.
+    settings = {"application_name": application_name, "search_path": "public", **_NOT_FOR_LONG}
     if role is not None:
         settings["role"] = role
     return settings

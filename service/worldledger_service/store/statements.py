@@ -486,24 +486,24 @@ from unnest($2::bytea[], $3::bigint[], $4::bigint[]) as u (body_sha256, first_se
 join effects e on e.world_id = $1 and e.global_seq = u.first_seq
 """
 
-#: The next 500 names after $1 in any of the tables. Distinct names of ``effects`` and ``requests`` are found by
+#: The next 500 names from $1 on in any of the tables. Distinct names of ``effects`` and ``requests`` are found by
 #: skipping along their primary keys, so that the cost is per world and not per row.
 EVERY_WORLD = """
 with recursive hop as (
-    (select world_id, 1 as n from effects where world_id > $1 order by world_id limit 1)
+    (select world_id, 1 as n from effects where world_id >= $1 order by world_id limit 1)
     union all
     select (select e.world_id from effects e where e.world_id > hop.world_id order by e.world_id limit 1), n + 1
     from hop where hop.world_id is not null and n < 500),
 asked as (
-    (select world_id, 1 as n from requests where world_id > $1 order by world_id limit 1)
+    (select world_id, 1 as n from requests where world_id >= $1 order by world_id limit 1)
     union all
     select (select q.world_id from requests q where q.world_id > asked.world_id order by q.world_id limit 1), n + 1
     from asked where asked.world_id is not null and n < 500)
 select world_id from (
     select world_id from hop where world_id is not null
     union (select world_id from asked where world_id is not null)
-    union (select world_id from worlds where world_id > $1 order by world_id limit 500)
-    union (select world_id from heads where world_id > $1 order by world_id limit 500)
+    union (select world_id from worlds where world_id >= $1 order by world_id limit 500)
+    union (select world_id from heads where world_id >= $1 order by world_id limit 500)
 ) named order by world_id limit 500
 """
 

@@ -458,4 +458,4 @@ async def every_world(reader: Reader) -> AsyncIterator[str]:
             yield name
         if not names:
             return
-        position = names[-1]
+        position = names[-1] + "\x01"  # the next text: no text has a zero character
