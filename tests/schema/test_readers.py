@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from worldledger_service.database import readers, schema
 
-from .helpers import connected, with_user
+from .helpers import connected, with_database, with_user
 
 #: What changes something, or holds somebody up, though a reader may not write.
 TRIED = (
@@ -100,6 +100,27 @@ async def test_an_upgrade_takes_all_of_it_away(logins: dict[str, str], database_
     await schema.upgrade(logins["owner"])  # which waits for its turn by such a lock
 
 
+@pytest.mark.both_servers
+async def test_the_embedded_server_s_own_databases_are_closed(logins: dict[str, str], database_url: str) -> None:
+    """A reader connects to no database that PostgreSQL made with the server, where everybody could fill the disk."""
+    async with connected(database_url) as admin:
+        if await admin.fetchval("show cluster_name") != "worldledger":
+            pytest.skip("not the embedded server")
+    await schema.upgrade(database_url)
+    for name in ("postgres", "template1"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await asyncpg.connect(with_database(logins["reader"], name))
+
+
+@pytest.mark.both_servers
+async def test_other_databases_are_noted(logins: dict[str, str], database_url: str) -> None:
+    """Of a login for readers `db check` notes that it can connect to other databases, where it can write."""
+    name = logins["reader"].split("//")[1].split(":")[0]
+    told = [line for line in await schema.notes(database_url) if line.startswith(f"{name} can connect to other")]
+    assert len(told) == 1
+    assert "REVOKE CONNECT ON DATABASE" in told[0]
+
+
 async def test_settings_that_the_role_has_given_itself_are_listed(database_url: str) -> None:
     """`db check` lists a timeout that was lifted for the role, and how it is put back; it is no wall, for all that."""
 
@@ -126,7 +147,9 @@ async def test_what_no_privilege_forbids_is_noted(logins: dict[str, str], databa
     name = logins["reader"].split("//")[1].split(":")[0]
 
     async def noted() -> list[str]:
-        return [line for line in await schema.notes(database_url) if line.startswith(name)]
+        told = [line for line in await schema.notes(database_url) if line.startswith(name)]
+        # The server has databases of other tests, which come and go.
+        return [line for line in told if " other databases of this server" not in line]
 
     assert await noted() == [
         (

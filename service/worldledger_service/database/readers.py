@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from worldledger_service.database.embedded.cluster import CLUSTER_NAME
 from worldledger_service.database.guards import OWNER_ROLE, READER_ROLE, READER_SETTINGS, SERVICE_ROLE, statements
 
 if TYPE_CHECKING:
@@ -55,6 +56,13 @@ where has_function_privilege('worldledger_reader', p.oid, 'execute')
 group by u.kind order by min(u.n)
 """
 _TEMPORARY: Final = "select has_database_privilege('worldledger_reader', current_database(), 'temporary')"
+#: The databases besides this one that PostgreSQL makes with the embedded server, and that readers may connect to.
+_EMBEDDED_OTHERS: Final = f"""
+select datname from pg_catalog.pg_database
+where current_setting('cluster_name') = '{CLUSTER_NAME}' and datname in ('postgres', 'template1')
+  and datname <> current_database() and has_database_privilege('worldledger_reader', oid, 'connect')
+order by datname
+"""
 
 
 #: The settings of the reader's role as they are in this database: name, value, and for which database alone, if any.
@@ -73,7 +81,7 @@ order by split_part(s.setting, '=', 1), d.setdatabase desc
 def bounds() -> str:
     """Return the statement that takes away what readers may do beyond reading, as far as the user may."""
     functions = ", ".join(f"'{name}'" for names in _FUNCTIONS.values() for name in names)
-    (statement,) = statements("readers", functions=functions)
+    (statement,) = statements("readers", functions=functions, embedded_others=_EMBEDDED_OTHERS)
     return statement
 
 
@@ -96,6 +104,9 @@ async def beyond_reading(connection: Connection) -> list[str]:
     if await connection.fetchval(_TEMPORARY):
         what = "may make temporary tables, which fill the disk"
         found.append(f"reader: {what}: run `worldledger db upgrade` as the owner of the database")
+    if others := [row["datname"] for row in await connection.fetch(_EMBEDDED_OTHERS)]:
+        what = f"may connect to {' and '.join(others)} on this server, and write there"
+        found.append(f"reader: {what}: run `worldledger db upgrade` as a superuser")
     pairs = [(kind, name) for kind, names in _FUNCTIONS.items() for name in names]
     for row in await connection.fetch(_LEFT, [kind for kind, _ in pairs], [name for _, name in pairs]):
         what = f"may use functions of PostgreSQL for {row['kind']}"
@@ -113,12 +124,20 @@ select r.rolname as name, r.rolname <> '{READER_ROLE}' and not coalesce(r.rolcon
              where a.usesysid = r.oid and a.datname = current_database()
                and (a.state = 'active' and a.query_start < clock_timestamp() - interval '60 s'
                     or a.state like 'idle in transaction%' and a.state_change < clock_timestamp() - interval '5 min')
-             order by a.query_start) as overdue
+             order by a.query_start) as overdue,
+       array(select quote_ident(d.datname) from pg_catalog.pg_database d
+             where d.datallowconn and d.datname <> current_database()
+               and has_database_privilege(r.oid, d.oid, 'connect')
+             order by d.datname) as elsewhere
 from pg_catalog.pg_roles r
 where r.rolcanlogin and not r.rolsuper and pg_has_role(r.oid, '{READER_ROLE}', 'member')
   and not pg_has_role(r.oid, '{SERVICE_ROLE}', 'member') and not pg_has_role(r.oid, '{OWNER_ROLE}', 'member')
 order by r.rolname
 """
+
+
+#: Other databases that are named of those that a login can connect to.
+_MOST_NAMED: Final = 3
 
 
 async def beyond_privileges(connection: Connection) -> list[str]:
@@ -134,6 +153,10 @@ async def beyond_privileges(connection: Connection) -> list[str]:
                 f"; and fill the disk by sorting, until a superuser runs ALTER ROLE {name} SET temp_file_limit = '4GB'"
             )
         lines.append(what)
+        if row["elsewhere"]:
+            some = ", ".join(row["elsewhere"][:_MOST_NAMED]) + (", …" if row["elsewhere"][_MOST_NAMED:] else "")
+            what = f"{name} can connect to other databases of this server ({some}), and make temporary tables and large"
+            lines.append(f"{what} objects there, until their owners run REVOKE CONNECT ON DATABASE … FROM PUBLIC")
         if row["overdue"]:
             ends = ", ".join(f"SELECT pg_terminate_backend({pid})" for pid in row["overdue"])
             lines.append(f"{name} has sessions that have outlasted the limits; to end them: {ends}")

@@ -207,6 +207,11 @@ _SETTINGS: Final = {
     "log_destination": "stderr",
 }
 
+#: The version that can bound the queue of NOTIFY, and a size in pages, 64 MiB: a reader's login can fill all of it, and
+#: PostgreSQL's usual size is 8 GB. Wake-ups between processes need little, and do without.
+_KNOWS_QUEUE: Final = 17
+_QUEUE_PAGES: Final = "8192"
+
 # PostgreSQL's messages while processes of a killed server are still ending: another try may succeed.
 _PASSING: Final = ("pre-existing shared memory block", "lock file", "is being used by")
 
@@ -363,6 +368,8 @@ class Cluster:
         recycled = self.clear_the_way(wait)
         listen = "127.0.0.1" if self.tcp else ""
         settings = {**_SETTINGS, "listen_addresses": listen, "port": str(self.port)}
+        if self.binaries.major >= _KNOWS_QUEUE:
+            settings["max_notify_queue_pages"] = _QUEUE_PAGES
         command = [self.binaries.postgres, "-D", str(self.place.data), "-k", f'"{self.socket_dir}"']
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]

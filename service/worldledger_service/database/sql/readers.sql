@@ -3,6 +3,7 @@
 do $readers$
 declare
     what regprocedure;
+    other name;
 begin
     if has_database_privilege('worldledger_reader', current_database(), 'temporary') then
         begin
@@ -13,6 +14,14 @@ begin
             when insufficient_privilege or internal_error then null;
         end;
     end if;
+    -- What is revoked here still stands in the server's other databases. The embedded server's are nobody else's.
+    for other in {{embedded_others}} loop
+        begin
+            execute format('revoke connect on database %I from public', other);
+        exception
+            when insufficient_privilege or internal_error then null;
+        end;
+    end loop;
     for what in
         select oid from pg_catalog.pg_proc
         where pronamespace = 'pg_catalog'::regnamespace and proname in ({{functions}})
