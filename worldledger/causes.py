@@ -26,6 +26,7 @@ from worldledger.core_kinds import GENERATION_CANCELLED_KIND, GENERATION_STARTED
 from worldledger.genesis import GENESIS_KIND, ForkPoint
 from worldledger.lineage import fork_point
 from worldledger.rulesets.base import Touched
+from worldledger.staleness import stale_by
 
 LinkKind: TypeAlias = Literal["told", "request", "context", "same entity"]
 #: The surest first.
@@ -35,8 +36,6 @@ Direction: TypeAlias = Literal["back", "forward"]
 #: The member of ``source_metadata`` in which an effect of a fork names a cause of before the fork point, as
 #: ``{"world_id": …, "global_seq": …}``. Its ``caused_by`` is the genesis then, which took over what lies before.
 INHERITED_CAUSE: Final = "inherited_cause"
-#: The reason of a generation that was cancelled as stale, before the seq of the sighting.
-_STALE: Final = "stale_due_to_effect_"
 #: Most attempts of one request that are kept.
 _ATTEMPTS: Final = 100
 
@@ -130,9 +129,7 @@ def told_cause(effect: Mapping[str, Any], seq: int) -> int | None:
     """Return the seq that the effect at ``seq`` names as its cause; None if it names none, or none before it."""
     named = effect.get("caused_by")
     if named is None and _kind(effect) == GENERATION_CANCELLED_KIND:
-        reason = _payload(effect).get("reason")
-        digits = reason.removeprefix(_STALE) if isinstance(reason, str) and reason.startswith(_STALE) else ""
-        named = int(digits) if 0 < len(digits) < 17 and digits.isascii() and digits.isdigit() else None
+        named = stale_by(_payload(effect).get("reason"))
     return named if type(named) is int and 1 <= named < seq else None
 
 

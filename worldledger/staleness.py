@@ -8,6 +8,7 @@ sightings that concern it count.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
@@ -29,6 +30,20 @@ _RELATIONSHIPS: Final = PARTS[1]
 _RELATING: Final = frozenset({"RelationshipSet", "RelationshipRemoved"})
 #: Members of a payload that name entities.
 NAMING: Final = ("agent_id", "entity_id", "target_id", "from_entity", "to_entity")
+
+
+_REASON: Final = re.compile("stale_due_to_effect_([0-9]{1,16})")
+
+
+def stale_reason(seq: int) -> str:
+    """Return the reason with which a generation is cancelled that the effect at ``seq`` has made stale."""
+    return f"stale_due_to_effect_{seq}"
+
+
+def stale_by(reason: object) -> int | None:
+    """Return the effect that such a reason names; None for any other reason."""
+    found = _REASON.fullmatch(reason) if isinstance(reason, str) else None
+    return None if found is None else int(found[1])
 
 
 class NotGiven(Enum):

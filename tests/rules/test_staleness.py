@@ -22,6 +22,8 @@ from worldledger.staleness import (
     check_threshold,
     is_news,
     shown_by,
+    stale_by,
+    stale_reason,
 )
 
 from .test_core_kinds import registered, state_of
@@ -31,6 +33,24 @@ def delta(*paths: str, events: list[dict[str, Any]] | None = None) -> Observatio
     """Make a delta that replaces at these paths."""
     patches = [{"op": "replace", "path": path, "value": 1} for path in paths]
     return cast("ObservationDelta", {"view_seq": 9, "patches": patches, "events": events or []})
+
+
+@cases(
+    "reason, seq",
+    [
+        (stale_reason(43), 43),
+        ("user_requested", None),
+        ("stale_due_to_effect_", None),
+        ("stale_due_to_effect_-1", None),
+        (f"stale_due_to_effect_{'9' * 17}", None),
+        ("stale_due_to_effect_\u0664", None),
+        (None, None),
+        (43, None),
+    ],
+)
+def test_the_reason_of_what_is_stale_names_an_effect(reason: object, seq: int | None) -> None:
+    """Any other reason, which may be what an agent or a foreign log says, names none."""
+    assert stale_by(reason) == seq
 
 
 def test_what_a_delta_shows() -> None:

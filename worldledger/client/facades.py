@@ -20,7 +20,7 @@ from worldledger.deltas import DELTA_VERSION, ObservationDelta, ObservedEvent, V
 from worldledger.effects import SCHEMA_VERSION, Effect
 from worldledger.errors import CircuitBreakerOpenError, RecoveryAction, SimulationError, UnknownGenerationError
 from worldledger.intents import Accepted
-from worldledger.staleness import NOT_GIVEN
+from worldledger.staleness import NOT_GIVEN, stale_by
 
 # -- pumps: one subscription for each agent, shared by everything in this process that reads its observations
 
@@ -295,9 +295,6 @@ def kinds_of(message_types: str | Collection[str] | None) -> frozenset[str] | No
 
 # -- step by step, as in reinforcement learning (docs/reference/contracts.md, "Facades") ----------------------------
 
-#: The beginning of the reasons with which a world cancels what was made from an old view.
-_STALE: Final = "stale_due_to"
-
 
 class StepCancelledError(SimulationError):
     """A step was cancelled; details: ``agent_id``, ``req_id``, ``reason``.
@@ -416,7 +413,7 @@ class RLFacade(AbstractAsyncContextManager["RLFacade"]):
 
         def stop() -> None:
             # The world decides whether a stale step is too late, when it judges the intent.
-            if not (token.reason or "").startswith(_STALE):
+            if stale_by(token.reason) is None:
                 work.cancel()
 
         token.add_callback(stop)

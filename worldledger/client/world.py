@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -35,7 +34,7 @@ from worldledger.intents import Accepted, Held, check_intent
 from worldledger.kinds import DEFAULT
 from worldledger.policies import policy_spec
 from worldledger.protocols import ObservationPolicyProtocol
-from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold, check_about, check_threshold
+from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold, check_about, check_threshold, stale_by
 from worldledger.time_authority import Silence, TimeAuthority
 
 if TYPE_CHECKING:
@@ -253,8 +252,6 @@ _LIST: Final = 1000
 _WAIT_SECONDS: Final = 10.0
 #: How the hits of a search arrive: a line of JSON for each.
 _LINES: Final = "application/x-ndjson"
-#: The reason of a generation that was stale.
-_STALE: Final = re.compile(r"stale_due_to_effect_(\d+)")
 
 
 class RemoteReceipt(NamedTuple):
@@ -600,8 +597,8 @@ class RemoteWorld:
         link = self._links.of(agent_id, req_id)
         if token is not None and not token.cancelled and link is not None:
             await link.request("ping")
-        stale = None if token is None else _STALE.fullmatch(token.reason or "")
-        return stale is not None and int(stale[1]) <= new_view_seq
+        seq = None if token is None else stale_by(token.reason)
+        return seq is not None and seq <= new_view_seq
 
     async def cancel_generation(self, agent_id: str, req_id: str, reason: str = "user_requested") -> None:
         """Cancel a generation, wherever it runs. Raises UnknownGenerationError.

@@ -36,6 +36,7 @@ from worldledger.llm.prompts import Actions, Intended, Memory, request_for, was_
 from worldledger.llm.recall import Recall, Recollection
 from worldledger.llm.reports import MOST_TEXT, Prompt, answer_of, cost_of, known, plain, times_of, word
 from worldledger.llm.streaming import BEYOND, Output, collect, count_prompt
+from worldledger.staleness import stale_by, stale_reason
 
 if TYPE_CHECKING:
     from worldledger.client.world import RemoteHandle, RemoteWorld
@@ -57,8 +58,6 @@ _LEAST_SECONDS: Final = 0.05
 _FIRST_PAUSE_SECONDS: Final = 1.0
 #: Recoveries of errors after which the same call is made again.
 _AGAIN: Final = frozenset({RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY, RecoveryAction.DEFER})
-#: The beginning of the reason of a generation that was made stale, before the seq.
-_STALE: Final = "stale_due_to_effect_"
 
 log = logging.getLogger("worldledger.llm")
 
@@ -322,10 +321,9 @@ class Thinker:
 
         If not, the agent is woken by what it is shown next.
         """
-        reason = made.reason or ""
-        if not reason.startswith(_STALE):
+        seq = stale_by(made.reason)
+        if seq is None:
             return False  # cancelled by hand, or the service has gone
-        seq = int(reason.removeprefix(_STALE))
         await self._seen_until(seq)
         stale = StaleContextError(made.req_id, max(seq, made.context_seq), made.context_seq)
         if times <= self._persona.interruptions and self._recovery.action_for(stale) is not RecoveryAction.ABORT:
@@ -395,7 +393,7 @@ class Thinker:
             told |= {"code": error.code, "reason": plain(error.message)[:MOST_TEXT]}
             if isinstance(error, StaleContextError) and made.outcome != "acted":
                 made.outcome = "stale"
-                made.reason = f"{_STALE}{error.expected_seq}"
+                made.reason = stale_reason(error.expected_seq)
                 return False
             made.problems.append(was_not_possible(each.kind, error.message))
             return True

@@ -25,6 +25,8 @@ from worldledger_service.store.reader import Row, ViewMissingError
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 #: For an answer that grows with the log.
 REVALIDATE: Final = "no-cache"
+#: For an answer that shared caches are not to have: what an agent sees.
+PRIVATE: Final = "private, no-cache"
 
 
 def etag(world_id: str, seq: int, checksum: str) -> str:

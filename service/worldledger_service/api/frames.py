@@ -17,7 +17,7 @@ from worldledger.frames import BLOCK, block_end
 from worldledger.kinds import DEFAULT
 from worldledger.world import WorldState
 from worldledger_service.api.agents_of_worlds import AgentId, view_of
-from worldledger_service.api.answers import not_modified
+from worldledger_service.api.answers import PRIVATE, not_modified
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, Word, header, json_of, problems
 from worldledger_service.api.parameters import WorldName, next_link, once, whole
@@ -242,8 +242,6 @@ class _Route(EscapedRoute, ReadingRoute):
 
 router = APIRouter(route_class=_Route, tags=["states"], dependencies=[Depends(once)])
 
-#: What an answer follows from is cheaply looked at again.
-_PRIVATE: Final = "private, no-cache"
 _HEADERS: Final = {
     "ETag": header("Stands for the world, the range, the chain up to its end, and the ruleset's version."),
     "Link": header('`rel="next"`: the next block, if there is one.'),
@@ -408,7 +406,7 @@ async def _headers(found: Services, asked: _Asked, places: dict[int, int], agent
         tag += f":{asked.moments.step}:{sha256(orjson.dumps([*places])).hexdigest()[:8]}"
     if agent_id is not None:
         tag += f":{agent_id}:2"  # the number of versions that such an answer has had
-    return {"ETag": f'"{quote(tag, safe=":-~")}"', "Cache-Control": _PRIVATE}
+    return {"ETag": f'"{quote(tag, safe=":-~")}"', "Cache-Control": PRIVATE}
 
 
 def _body(asked: _Asked, frames: Frames, agent_id: str | None, following: int | None) -> bytes:

@@ -34,7 +34,7 @@ from worldledger_service.api.agents_of_worlds import (
     view_of,
     within,
 )
-from worldledger_service.api.answers import not_modified, to_json
+from worldledger_service.api.answers import PRIVATE, not_modified, to_json
 from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import Shape, header, json_of, problems
 from worldledger_service.api.parameters import (
@@ -92,8 +92,6 @@ class ObservedEvents(Shape):
 router = APIRouter(route_class=EscapedRoute, tags=["agents"], dependencies=[Depends(once)])
 
 _DEFAULT: Final = 100
-#: Views are not for shared caches.
-_PRIVATE: Final = "private, no-cache"
 #: Most deltas that are made into one chunk of a stream.
 _AT_ONCE: Final = 64
 
@@ -142,7 +140,7 @@ async def get_view(
     inhabited = await found.worlds.get(world)
     await inhabited.fold_known(PATIENCE)
     view = await inhabited.view(agent_id, at_seq=at_seq)
-    headers = {"ETag": etag_of(view), "Cache-Control": _PRIVATE}
+    headers = {"ETag": etag_of(view), "Cache-Control": PRIVATE}
     return not_modified(request, headers) or Response(to_json(view_of(view)), 200, headers, "application/json")
 
 
@@ -319,5 +317,5 @@ async def get_observed_events(
         through,
         b"null" if following is None else b"%d" % following,
     )
-    headers = {"Cache-Control": _PRIVATE, **({} if following is None else next_link(request, after_seq=following))}
+    headers = {"Cache-Control": PRIVATE, **({} if following is None else next_link(request, after_seq=following))}
     return Response(body, 200, headers, "application/json")

@@ -9,7 +9,6 @@ effect of the intent that it led to, or by what another process says of it.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -32,7 +31,7 @@ from worldledger.drafts import check_req_id
 from worldledger.effects import Effect, EffectDraft, own_draft
 from worldledger.errors import InvalidEffectError, RequestConflictError, StoreUnavailableError, UnknownGenerationError
 from worldledger.lru import Lru
-from worldledger.staleness import NOT_GIVEN, Threshold
+from worldledger.staleness import NOT_GIVEN, Threshold, stale_by, stale_reason
 from worldledger_service.runtime.sightings import Watch
 
 if TYPE_CHECKING:
@@ -85,14 +84,6 @@ class UnderWay(NamedTuple):
     req_id: str
     context_seq: int
     is_here: bool
-
-
-_STALE: Final = re.compile(r"stale_due_to_effect_(\d+)")
-
-
-def stale_reason(seq: int) -> str:
-    """Return the reason of a token that the effect at ``seq`` has made stale."""
-    return f"stale_due_to_effect_{seq}"
 
 
 class Generations:
@@ -421,8 +412,8 @@ def _short(*names: str) -> str:
 
 def _was_stale(token: CancelToken | None, seq: int) -> bool:
     """Return whether a generation was cancelled because of what its agent was shown up to a seq."""
-    found = None if token is None else _STALE.fullmatch(token.reason or "")
-    return found is not None and int(found[1]) <= seq
+    by = None if token is None else stale_by(token.reason)
+    return by is not None and by <= seq
 
 
 def _cancel(token: CancelToken, reason: str) -> None:

@@ -13,7 +13,8 @@ from worldledger.effects import SERVICE_SOURCE
 from worldledger.variables import VariableDefinition, limits
 from worldledger_simulation.rules import SimulationConfig
 from worldledger_simulation.rules.checkpoint import FORMAT, ORIGIN
-from worldledger_simulation.rules.sections import GLOBAL, MAX_AGENTS, MAX_NAME
+from worldledger_simulation.rules.sections import MAX_AGENTS, MAX_NAME
+from worldledger_simulation.rules.words import GLOBAL
 
 TITLES: Final = {
     "checkpoint": "A checkpoint of a simulation",

@@ -50,7 +50,6 @@ from worldledger.variables import (
 from worldledger_simulation.rules.converting import is_of_llm_sim, signs_of
 from worldledger_simulation.rules.models import defaults_of
 from worldledger_simulation.rules.sections import (
-    GLOBAL,
     MAX_AGENTS,
     AgentConfig,
     EngineConfig,
@@ -60,6 +59,7 @@ from worldledger_simulation.rules.sections import (
     ValidatorConfig,
 )
 from worldledger_simulation.rules.strict_yaml import MAX_BYTES, Document, parse
+from worldledger_simulation.rules.words import GLOBAL
 
 # -- the initial values of a simulation: the variables' defaults, and its configuration's values in their place
 

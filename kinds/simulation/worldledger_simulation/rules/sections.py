@@ -14,8 +14,6 @@ from worldledger.errors import InvalidDefinitionError
 from worldledger.intents import MAX_WEIGHT
 from worldledger.variables import VariableDefinition
 
-#: The entity that has the global variables; no agent can have this name.
-GLOBAL: Final = "global"
 #: Most agents of a simulation, and the longest name of anything here, except for its description.
 MAX_AGENTS: Final = 10_000
 MAX_NAME: Final = 200

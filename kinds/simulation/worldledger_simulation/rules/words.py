@@ -9,7 +9,8 @@ from worldledger.canonical import MAX_INT, child
 from worldledger.rulesets.reading import UnreadableError, read_name, read_object
 from worldledger.world import WorldState
 
-#: The entity that has the global variables, and the target of that name in an observability matrix.
+#: The entity that has the global variables, and the target of that name in an observability matrix. No agent can have
+#: this name.
 GLOBAL: Final = "global"
 #: The members of the state's metadata with the simulation, and with the number of its turn.
 PLACE: Final = "simulation"
