@@ -9,6 +9,7 @@ import orjson
 import pytest
 import pytest_asyncio
 from worldledger_service.store import EventLog, Store
+from worldledger_service.store.authority import authority_at
 from worldledger_service.store.forking import NewFork
 from worldledger_service.store.lineage import check_inherited
 from worldledger_service.store.records import WorldRecord
@@ -393,6 +394,41 @@ async def test_orphans_are_found_through_their_names(store: Store, world: WorldR
         verdict = await _verify(store, orphan)
         assert verdict.finding is not None
         assert (verdict.finding.global_seq, "missing from the table worlds" in verdict.finding.what) == (1, True)
+
+
+@pytest.mark.parametrize("escape", ["\\u0000", "\\ud800"])
+async def test_a_text_that_postgresql_cannot_read_is_a_finding_of_its_world(
+    store: Store, world: WorldRecord, intruder: Connection, escape: str
+) -> None:
+    """Whatever reads many worlds goes on without it; what reads this one names the effect, as tampered with."""
+    name, other = world.world_id, f"{world.world_id}.v"
+    fork, _ = await store.fork(other, Moment(seq=5), NewFork(world_id=f"{name}.f"))
+    for seq in (1, 5):
+        place = "where world_id = $1 and global_seq = $2"
+        said = await intruder.fetchval(f"select effect::text from effects {place}", name, seq)
+        text = said.replace('"schema_version":"', f'"schema_version":"{escape}')
+        await intruder.execute(f"update effects set effect = $3::text::json {place}", name, seq, text)
+    points = await store.fork_points([name, other, fork.world_id])
+    assert points.keys() == {fork.world_id}
+    await store.states.know([name, other])
+    with pytest.raises(TamperedError) as caught:
+        await store.reader.fetch("select effect ->> 'kind' from effects where world_id = $1", name)
+    assert (caught.value.details["world_id"], caught.value.details["global_seq"]) == (name, 1)
+    with pytest.raises(TamperedError):
+        await store.states.state_at(name, 5)
+
+
+async def test_a_genesis_without_a_payload_is_named_by_what_reads_it(
+    store: Store, world: WorldRecord, intruder: Connection
+) -> None:
+    """Who sets the time of such a world cannot be told; the genesis is named, as tampered with."""
+    place = "where world_id = $1 and global_seq = 1"
+    said = await intruder.fetchval(f"select effect::text from effects {place}", world.world_id)
+    text = orjson.dumps({**orjson.loads(said), "payload": 0}).decode()
+    await intruder.execute(f"update effects set effect = $2::text::json {place}", world.world_id, text)
+    async with store.reader.connection() as connection:
+        with pytest.raises(TamperedError, match="payload: not an object"):
+            await authority_at(connection, world.world_id, 5)
 
 
 async def test_an_orphan_without_a_name_is_found(store: Store, world: WorldRecord, intruder: Connection) -> None:

@@ -95,6 +95,7 @@ _ADDRESS: Final = (
 )
 _NO_PORT: Final = f"a port is a number from 1 to {MOST_PORT}; correct it (WORLDLEDGER_DATABASE_URL, --database-url)"
 _RETRY: Final = "try again; the same req_id makes a retry safe"
+_CHANGED: Final = "`worldledger verify --all` names worlds that were changed"
 
 #: SQLSTATE (or its class, the first two characters) to what is the matter and what to do.
 #: Source: PostgreSQL documentation, appendix A.
@@ -106,6 +107,9 @@ _UNAVAILABLE: Final = {
     "53300": ("accepts no more connections", "stop other clients, or raise max_connections on the server"),
     "53": ("is short of resources", _RETRY),
     "25006": ("is read-only", "use the primary server, not a standby, and check default_transaction_read_only"),
+    "22P02": ("cannot read a stored text", _CHANGED),
+    "22P05": ("cannot read a stored text", _CHANGED),
+    "54001": ("cannot read a stored text", _CHANGED),
     "57P01": ("is shutting down", _RETRY),
     "57P02": ("was restarted after a crash", _RETRY),
     "57P03": ("is starting up or shutting down", _RETRY),
@@ -197,7 +201,7 @@ def explain(error: BaseException, url: str) -> SimulationError:
         return _of_postgres(under, url)
     if isinstance(under, OverflowError):
         what = f"{describe(url)} has a value that this program cannot read ({under})"
-        return StoreUnavailableError(f"{what}; `worldledger verify --all` names worlds that were changed")
+        return StoreUnavailableError(f"{what}; {_CHANGED}")
     if isinstance(under, asyncpg.InterfaceError | asyncpg.InternalClientError):
         return StoreUnavailableError(f"{describe(url)}: {under}")
     if isinstance(under, TimeoutError):

@@ -25,7 +25,7 @@ def page_of(found: Mapping[str, Any]) -> Page:
     seq = f"seq {at['global_seq']:,}"
     where = seq if at["world_id"] == found["world_id"] else f"{seq} of {at['world_id']}, before the fork"
     said = f"A world of {found['ruleset']} up to {where}: {effects}, sim_time {at['sim_time']}"
-    with suppress(ValueError, OverflowError, OSError):  # an imported log may have a wall_time that is no calendar time
+    with suppress(ValueError, TypeError, OverflowError, OSError):  # a wall_time may be no calendar time, or no time
         said += f", recorded {moment(datetime.fromtimestamp(at['wall_time'], UTC))}"
     sections = [_standing(found), *_measures(found), _effects(found), _history(found)]
     return Page(found["world_id"], f"{said}.", "report", "Made", version("worldledger"), sections)

@@ -14,7 +14,7 @@ from zlib import Z_SYNC_FLUSH, compressobj
 
 import orjson
 
-from worldledger.chain import Position, StoredEffect, Verifier
+from worldledger.chain import Finding, Position, StoredEffect, Verifier
 from worldledger.deltas import PARTS
 from worldledger.errors import TamperedError
 from worldledger.frames import StateFrames, Steps, ViewFrames, nearest, without_told
@@ -122,7 +122,10 @@ async def _fed(
         return after
     async with aclosing(store.reader.batches(world_id, after_seq=after, until_seq=last)) as batches:
         async for batch in batches:
-            await store.aside.run(partial(feed, batch))
+            try:
+                await store.aside.run(partial(feed, batch))
+            except orjson.JSONDecodeError:
+                raise await store.aside.run(partial(_unreadable, world_id, batch)) from None
             size += sum(len(row.text) for row in batch)
             after = batch[-1].global_seq
             if size >= _BLOCK_BYTES:
@@ -131,6 +134,18 @@ async def _fed(
         what = f"world {world_id}, seq {after + 1}: missing from the log; run `worldledger verify`"
         raise TamperedError(what, world_id=world_id, global_seq=after + 1, what="missing")
     return last
+
+
+def _unreadable(world_id: str, rows: Sequence[StoredEffect]) -> TamperedError:
+    """Return the error that names the first effect whose text cannot be read; one of these is."""
+    seq, what = rows[0].global_seq, "cannot be read"
+    for row in rows:
+        try:
+            orjson.loads(row.text)
+        except ValueError as error:
+            seq, what = row.global_seq, f"{error}"
+            break
+    return Finding(world_id, seq, f"the stored text is not an effect ({what})").error()
 
 
 async def _registered(store: Store, fold: Fold, agent_id: str, first: int, last: int) -> int:

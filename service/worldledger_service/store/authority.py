@@ -12,6 +12,7 @@ import orjson
 
 from worldledger.time_authority import TIME_KINDS, WALL, TimeAuthority
 from worldledger_service.store import statements
+from worldledger_service.store.records import genesis_payload
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import PooledConnection
@@ -48,5 +49,5 @@ async def _moved_on(
 
 
 async def _of_genesis(connection: PooledConnection, world_id: str, otherwise: TimeAuthority) -> TimeAuthority:
-    payload = await connection.fetchval(statements.GENESIS_PAYLOAD, world_id)
-    return otherwise if payload is None else TimeAuthority.of_genesis(orjson.loads(payload))
+    text = await connection.fetchval(statements.GENESIS, world_id)
+    return otherwise if text is None else TimeAuthority.of_genesis(genesis_payload(world_id, text))

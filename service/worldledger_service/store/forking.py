@@ -43,7 +43,7 @@ from worldledger_service.store import statements
 from worldledger_service.store.authority import authority_at
 from worldledger_service.store.bulk import copy_rows
 from worldledger_service.store.holding import next_tick
-from worldledger_service.store.records import Head
+from worldledger_service.store.records import Head, genesis_payload
 from worldledger_service.store.sealing import Group, LiveState, Sealer
 from worldledger_service.store.snapshots import Taken, columns, take
 from worldledger_service.store.snapshotter import digest_draft
@@ -120,10 +120,10 @@ async def make_fork(
     point = await _point(reader, parent, payload, seq, fork, is_verified=is_verified)
     name = check_world_name(fork.world_id) if fork.world_id is not None else _name(parent.world_id, seq)
     for attempt in range(2, 1002):
-        existing = await reader.fetch(statements.GENESIS_PAYLOAD, name)
+        existing = await reader.fetch(statements.GENESIS, name)
         if not existing:
             break
-        if _is_same(orjson.loads(existing[0][0]), point, fork, parent, payload["config"]):
+        if _is_same(genesis_payload(name, existing[0][0]), point, fork, parent, payload["config"]):
             return Made(name, is_new=False)
         if fork.world_id is not None:
             what = f"a world named {name!r} is already there, and it is not this fork"
@@ -175,9 +175,8 @@ def _is_same(
 
 
 async def _genesis_payload(reader: Reader, world_id: str) -> dict[str, Any]:
-    for (text,) in await reader.fetch(statements.GENESIS_PAYLOAD, world_id):
-        payload: dict[str, Any] = orjson.loads(text)
-        return payload
+    for (text,) in await reader.fetch(statements.GENESIS, world_id):
+        return genesis_payload(world_id, text)
     raise Finding(world_id, 1, "missing: there is no genesis").error()
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
-from worldledger.chain import StoredEffect, Verdict
+from worldledger.chain import Finding, StoredEffect, Verdict
 from worldledger.errors import EffectNotFoundError, SchemaVersionError
 from worldledger.protocols import Span, WorldHead
 from worldledger_service.database.address import describe
 from worldledger_service.database.engine import connect_pool
-from worldledger_service.database.failures import explained
+from worldledger_service.database.failures import explained, has_state
 from worldledger_service.store import statements
 from worldledger_service.store.outages import Outages, is_worth_retrying, unanswered
 from worldledger_service.store.verification import verify_world
@@ -122,6 +122,8 @@ class Reader:
                     try:
                         rows = await connection.fetch(statement, *arguments)
                     except Exception as error:
+                        if has_state(error, _UNREAD):
+                            await _name_unreadable(connection, arguments, error)
                         if last or not is_worth_retrying(error):
                             raise
                         with suppress(asyncpg.InterfaceError):  # the pool may have noticed, and taken it back
@@ -269,6 +271,21 @@ class ReaderOn(Reader):
     async def _patiently(self, statement: str, *arguments: Any) -> list[asyncpg.Record]:
         """Read rows on the connection, which could not be replaced while it reads."""
         return await self.fetch(statement, *arguments)
+
+
+#: SQLSTATEs of texts that PostgreSQL has stored as JSON and cannot read.
+_UNREAD: Final = ("22P02", "22P05")
+
+
+async def _name_unreadable(
+    connection: PooledConnection | asyncpg.Connection, arguments: Sequence[Any], error: BaseException
+) -> None:
+    """Raise TamperedError if a statement about one world (its first argument) came upon a text that nobody can read."""
+    if arguments and isinstance(arguments[0], str):
+        seq = await connection.fetchval(statements.UNREADABLE_EFFECT, arguments[0])
+        if seq is not None:
+            what = f"PostgreSQL cannot read the stored text ({error.args[0]})"
+            raise Finding(arguments[0], seq, what).error() from error
 
 
 def storable(text: str) -> bool:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from worldledger.canonical import gate
 from worldledger.chain import Finding, Position
 from worldledger.errors import InvalidEffectError, InvalidNameError
-from worldledger.genesis import check_world_name
+from worldledger.genesis import GENESIS_SEQ, check_world_name
 from worldledger_service.store.statements import containing
 
 
@@ -135,3 +135,15 @@ class WorldRecord(BaseModel):
 
 def _unreadable(row: asyncpg.Record, why: str) -> Finding:
     return Finding(row["world_id"], 1, f"the row of this world in the table worlds cannot be read: {why}")
+
+
+def genesis_payload(world_id: str, text: str) -> dict[str, Any]:
+    """Return the payload of a stored genesis. Raises TamperedError if it cannot be read."""
+    try:
+        payload = orjson.loads(text)["payload"]
+        if isinstance(payload, dict):
+            return payload
+        what = "$.payload: not an object"
+    except (ValueError, TypeError, KeyError) as error:
+        what = f"the stored text is not an effect ({type(error).__name__}: {error})"
+    raise Finding(world_id, GENESIS_SEQ, what).error()

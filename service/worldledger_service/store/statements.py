@@ -106,8 +106,8 @@ cross join lateral (
 order by last.global_seq
 """
 
-#: The payload of a world's genesis, as text.
-GENESIS_PAYLOAD = "select (effect -> 'payload')::text from effects where world_id = $1 and global_seq = 1"
+#: The text of a world's genesis.
+GENESIS = "select effect::text from effects where world_id = $1 and global_seq = 1"
 
 #: A page of worlds by name with their heads: $1 after world_id, $2 limit.
 WORLD_HEADS = """
@@ -135,10 +135,25 @@ select w.world_uuid, e.checksum, e.sim_time, e.effect ->> 'wall_time' as wall_ti
 left join effects e on e.world_id = w.world_id and e.global_seq = $2 where w.world_id = $1
 """
 
+#: Whether an effect ``e`` has an escape that JSON may have and PostgreSQL reads as no text: of a zero character, or of
+#: half a surrogate pair. The write gate lets neither pass, so somebody has written past the service. A statement that
+#: reads many worlds looks first: otherwise one such text would end it for all of them.
+_HAS_UNREADABLE_ESCAPE = r"""
+(strpos(e.effect::text, '\u') > 0 and e.effect::text ~ '(^|[^\\])(\\\\)*\\u(0000|[dD][89a-fA-F])')
+""".strip()
+
+#: The first effect of a world that PostgreSQL cannot read, although it has stored its text.
+UNREADABLE_EFFECT = f"""
+select e.global_seq from effects e where e.world_id = $1 and {_HAS_UNREADABLE_ESCAPE} order by e.global_seq limit 1
+"""
+
 #: Where those of some worlds ($1) begin that are forks.
-FORK_POINTS = """
-select world_id, effect -> 'payload' ->> 'fork_of' as fork_of from effects
-where world_id = any($1::text[]) and global_seq = 1 and (effect -> 'payload' ->> 'fork_of') is not null
+FORK_POINTS = f"""
+select world_id, fork_of from (
+    select e.world_id, case when strpos(e.effect::text, '"fork_of":') > 0 and not {_HAS_UNREADABLE_ESCAPE}
+                            then e.effect -> 'payload' ->> 'fork_of' end as fork_of
+    from effects e where e.world_id = any($1::text[]) and e.global_seq = 1) genesis
+where fork_of is not null
 """
 
 CHECKSUM_AT = "select checksum from effects where world_id = $1 and global_seq = $2"
@@ -511,11 +526,11 @@ select world_id from (
 
 #: The facts of the genesis of some worlds ($1) that decide how each is handled: its ruleset, the spacing of snapshots,
 #: its agents' service.
-WORLD_RULES = """
+WORLD_RULES = f"""
 select w.world_id, w.ruleset, e.effect -> 'payload' ->> 'snapshot_every' as snapshot_every,
        e.effect -> 'payload' ->> 'orchestrator' as orchestrator, e.effect -> 'payload' ->> 'order' as "order",
        e.effect -> 'payload' ->> 'fork_of' as fork_of
-from worlds w left join effects e on e.world_id = w.world_id and e.global_seq = 1
+from worlds w left join effects e on e.world_id = w.world_id and e.global_seq = 1 and not {_HAS_UNREADABLE_ESCAPE}
 where w.world_id = any($1::text[])
 """
 
