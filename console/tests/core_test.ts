@@ -667,6 +667,8 @@ Deno.test("an effect that sets fields of an entity says whose and what", () => {
   const values = { gold: 3, place: "the\nmarket", at: [1, 2] };
   same(summary({ ...effect, payload: { entity_id: "ann", values } }), "ann: gold 3, place the market, at [1,2]");
   same(summary({ ...effect, payload: { entity_id: "ann" } }), "ann");
+  const patch: Obj[] = [{ op: "replace", path: "/bid/amount", value: 2 }, { op: "remove", path: "/ask" }];
+  same(summary({ ...effect, payload: { agent_id: "ann", patch } }), "bid › amount 2, ask ✕");
 });
 
 Deno.test("an effect that counts something says what number it has", () => {

@@ -232,13 +232,18 @@ def test_what_goes_wrong_is_shown(on: Cli) -> None:
 
 
 @pytest.mark.filled(by=fed_worlds, read=True)
-def test_the_cookbook(on: Cli) -> None:
-    """A name is a query of the cookbook; --list names all of them, or shows one."""
+def test_the_cookbook(on: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is a query of the cookbook; --list names all of them, or shows one, on a terminal broken between words."""
     rows = on("sql", "--list").out.splitlines()
     assert [row.split()[0] for row in rows[1:]] == list(queries())
     shown = on("sql", "--list", "win-rate-by-opening").out
     assert "  --param plies=… (bigint, default 4): By how many first moves" in shown
     assert "from games g" in shown
+    monkeypatch.setattr("worldledger_service.cli.output.screen_width", lambda: 60)
+    told, _, sql = on("sql", "--list", "win-rate-by-opening").out.partition("\n\n")
+    assert max(map(len, told.splitlines())) <= 60
+    assert shown.endswith(sql)
+    monkeypatch.undo()
     listed = json.loads(on("sql", "--list", "--format", "json").out)
     assert listed[0].keys() == {"name", "title", "description", "parameters", "sql"}
     result = on("sql", "win-rate-by-opening", "--param", "plies=2", "--format", "csv")

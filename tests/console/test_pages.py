@@ -555,6 +555,13 @@ async def test_belief_stands_beside_the_truth(page: Page) -> None:
     assert "agent=Bea" in page.url
     await page.reload()
     await expect(belief).to_contain_text("as of seq")
+    # On a phone it stands above the truth, with all that is said of it.
+    await page.set_viewport_size({"width": 360, "height": 780})
+    tops = [await each.bounding_box() for each in (belief, state_of(page))]
+    assert tops[0] is not None
+    assert tops[1] is not None
+    assert tops[0]["y"] < tops[1]["y"]
+    assert await belief.locator(".wrong summary").evaluate_all(cut) == 0
 
 
 async def test_the_truth_says_from_which_of_several_agents_something_is_hidden(page: Page) -> None:

@@ -25,13 +25,8 @@ const TELLING = [
 /** One line of an effect: what its payload says, in at most so many characters. */
 export function summary(effect: Effect, most = 160): string {
   const { payload } = effect;
-  const { patch } = payload;
-  if (Array.isArray(patch)) {
-    const told = patch.filter(isObject).map(({ op, path, value }) =>
-      `${plain(path)} ${op === "remove" ? "✕" : plain(value)}`
-    );
-    return short(oneLine(told.join(", ")), most);
-  }
+  const patch = patched(payload["patch"]);
+  if (patch !== null) return short(patch, most);
   const fields = payload["values"] ?? payload["entity_data"];
   if (typeof payload["entity_id"] === "string" && isObject(fields)) {
     const told = Object.entries(fields).map(([name, value]) => `${name} ${plain(value)}`);
@@ -59,6 +54,28 @@ export function plain(value: Json | undefined): string {
   if (value === undefined) return "";
   if (typeof value === "string") return value;
   return JSON.stringify(value);
+}
+
+/** Characters of a value among others in a line. */
+const FACT = 60;
+
+/** A value among others in a line. */
+export function fact(value: Json | undefined): string {
+  return short(oneLine(plain(value)), FACT);
+}
+
+/** A patch as people read it; null for what is none. */
+export function patched(patch: Json | undefined): string | null {
+  if (!Array.isArray(patch) || patch.length === 0) return null;
+  const told = patch.filter(isObject).filter((each) => "op" in each && "path" in each);
+  if (told.length < patch.length) return null;
+  return told.map(({ op, path, value }) => operation(plain(op), plain(path), value)).join(", ");
+}
+
+/** An operation of a patch as people read it. */
+export function operation(op: string, path: string, value: Json | undefined): string {
+  const place = path.replace(/^\//, "").replaceAll("/", " › ").replaceAll("~1", "/").replaceAll("~0", "~");
+  return op === "remove" ? `${place} ✕` : `${place} ${fact(value)}`.trim();
 }
 
 /** How many members or items there are. */

@@ -1,8 +1,8 @@
 /** The log as it is read aloud: who said, thought, wrote and did what, what was refused or cut off and why, scene by scene. */
 
-import { isObject, type Json, type Obj } from "./json.ts";
+import { isObject, type Obj } from "./json.ts";
 import type { Effect } from "./panel.ts";
-import { oneLine, plain, short } from "./text.ts";
+import { fact, patched, short } from "./text.ts";
 
 /** A unit that a kind of worlds declares: with an effect of these kinds its next one begins, and says its number. */
 export interface Unit {
@@ -73,7 +73,6 @@ const TOLD = new Set([
   ...["req_id", "generation_id", "round_number", "turn_number", "timestamp", "fen"],
 ]);
 const FACTS = 8;
-const FACT = 60;
 
 /** Read effects that follow each other as scenes. `number` is that of the scene in which they begin. */
 export function scenes(effects: readonly Effect[], unit: Unit | null, number: number | null = null): Scene[] {
@@ -212,23 +211,9 @@ function deed(payload: Obj): string {
   return text(payload["san_notation"]) || text(payload["attempted"]);
 }
 
-/** A patch as people read it; null for what is none. */
-export function patched(patch: Json | undefined): string | null {
-  if (!Array.isArray(patch) || patch.length === 0) return null;
-  const told = patch.filter(isObject).filter((each) => "op" in each && "path" in each);
-  if (told.length < patch.length) return null;
-  return told.map(({ op, path, value }) => operation(text(op), text(path), value)).join(", ");
-}
-
-/** An operation of a patch as people read it. */
-export function operation(op: string, path: string, value: Json | undefined): string {
-  const place = path.replace(/^\//, "").replaceAll("/", " › ").replaceAll("~1", "/").replaceAll("~0", "~");
-  return op === "remove" ? `${place} ✕` : `${place} ${short(oneLine(plain(value)), FACT)}`.trim();
-}
-
 function facts(payload: Obj): string {
   const told = Object.entries(payload).filter(([name, value]) => !TOLD.has(name) && value !== null);
-  return told.slice(0, FACTS).map(([name, value]) => `${name} ${short(oneLine(plain(value)), FACT)}`).join(", ");
+  return told.slice(0, FACTS).map(([name, value]) => `${name} ${fact(value)}`).join(", ");
 }
 
 function parts(seq: number, payload: Obj, names: readonly string[], thought: boolean): Part[] {

@@ -16,7 +16,7 @@ from worldledger.errors import SimulationError
 from worldledger.kinds import GROUP, Kind, installed
 from worldledger_service.cli.connect import database, target, with_store
 from worldledger_service.cli.options import DatabaseUrl, Home, Json
-from worldledger_service.cli.output import json_list, plain, put, put_rows
+from worldledger_service.cli.output import json_list, plain, put, put_rows, put_text
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ def new_kind(
         raise SimulationError(f"there is a kind {name!r} already; choose another name", kind=name)
     place = Path(f"worldledger-{name.replace('_', '-')}") if folder is None else folder
     _write(name, place)
-    put(f"wrote {place}; install it with `pip install -e {place}`, and run its tests there with `python -m pytest`")
+    put_text(
+        f"wrote {place}; install it with `pip install -e {place}`, and run its tests there with `python -m pytest`"
+    )
 
 
 def _write(name: str, place: Path) -> None:

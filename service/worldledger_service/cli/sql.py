@@ -24,7 +24,18 @@ from worldledger.near import meant, near
 from worldledger_service.cli.connect import database, target
 from worldledger_service.cli.files import written_whole
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
-from worldledger_service.cli.output import cut, fitted, plain, put, put_bytes, put_rows, say, screen_width, width
+from worldledger_service.cli.output import (
+    cut,
+    fitted,
+    plain,
+    put,
+    put_bytes,
+    put_rows,
+    put_text,
+    say,
+    screen_width,
+    width,
+)
 from worldledger_service.running import run_blocking
 
 if TYPE_CHECKING:
@@ -572,10 +583,10 @@ def _list(name: str | None, form: str | None) -> None:
 
 
 def _show(query: NamedQuery) -> None:
-    put(f"{query.title}. {query.description}")
+    put_text(f"{query.title}. {query.description}")
     for parameter in query.parameters:
         default = "" if parameter.is_required else f", default {parameter.default or 'null'}"
-        put(f"  --param {parameter.name}=… ({parameter.type}{default}): {parameter.description}")
+        put_text(f"  --param {parameter.name}=… ({parameter.type}{default}): {parameter.description}")
     put("")
     for line in query.sql.strip().split("\n"):
         put(line)
