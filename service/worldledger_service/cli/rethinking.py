@@ -156,7 +156,7 @@ class Mind:
         #: whether it has seen the same in both so far, and of each turn by its name whether it is as recorded
         self._is_alike = True
         self._turns: dict[str, bool] = {}
-        #: the context of the last turn in which it decided anew
+        #: the context of the last turn in which it decided anew: a generation of the same one corrected that
         self._anew_at: int | None = None
 
     def observe(self, effect: Effect, place: int, *, there: bool) -> None:
@@ -180,7 +180,8 @@ class Mind:
         if name not in self._turns:
             self._see(context_seq)
             self._turns[name] = self._is_alike and name in self._recorded.same
-            if not self._turns[name] and context_seq != self._anew_at:  # else the parent asked once more
+            is_correction = name in self._recorded.contexts and context_seq == self._anew_at
+            if not self._turns[name] and not is_correction:
                 self._anew_at = context_seq
                 await self._think(context_seq, turn)
         if effect["kind"] != GENERATION_REPORTED_KIND:
@@ -203,7 +204,8 @@ class Mind:
             context_seq = effect.get("source_metadata", {}).get("context_seq")
         if own is not None:
             return own, recorded.contexts[own]
-        return f"seq {effect['global_seq']}", context_seq or 0
+        seq = effect["global_seq"]  # nothing was generated: it has seen all before, unless it says otherwise
+        return f"seq {seq}", context_seq or seq - 1
 
     def _see(self, context_seq: int) -> None:
         """Take in what was observed up to a place, and whether it was the same in the parent and in the fork."""

@@ -251,6 +251,21 @@ async def test_a_fork_that_begins_with_another_value_is_another_question(room: C
     assert '"hour":9' in model.asked(0)
 
 
+async def test_an_agent_that_no_model_played_is_asked_at_each_of_its_intents(room: Client, store: Store) -> None:
+    """Also where it acted twice without seeing anything between; what others see of it is its own answers."""
+    before = (await room.call("GET"))["head_seq"]
+    bob, ann = await room.agent("bob"), await room.agent("ann")
+    for agent, text in ((bob, "One?"), (bob, "Two?"), (ann, "Yes."), (bob, "Three?")):
+        seen = before if agent is bob and text != "Three?" else (await agent.view()).view_seq
+        await agent.submit_intent({"kind": "Speak", "payload": {"text": text}, "context_seq": seen})
+    model = Script(said("Eins?"), did("Custom", "{}"), said("Zwei?"), said("Drei?"))
+    world = await store.world(await room.fork(at=str(before)))
+    minds = await minds_of(store, world, {"bob": (model, _BRIEF)}, budget=None, recall="ancestors")
+    report = await store.rerun(world.world_id, asked=Asked(thinking=minds))
+    assert (report.asked, report.recalled, len(model.requests)) == (4, 0, 4)
+    assert _texts(await _of(room, world.world_id)) == ["Eins?", "Zwei?", "Yes.", "Drei?"]
+
+
 async def test_who_is_not_there_cannot_be_played(room: Client, store: Store) -> None:
     """An agent that the parent does not have is named, and so are worlds that are no forks, or not there."""
     before = await _talk(room, said("One."))
