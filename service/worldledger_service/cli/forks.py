@@ -218,7 +218,8 @@ def rerun(
         if played is not None:
             from worldledger_service.cli.rethinking import minds_of  # noqa: PLC0415 - only where the extra is installed
 
-            thinking = await minds_of(store, world, played.agents, budget=played.budget, recall=recall)
+            waits = (lambda _: None) if quiet else say
+            thinking = await minds_of(store, world, played.agents, budget=played.budget, recall=recall, tell=waits)
         asked = Asked(frozenset(skip or ()), replaced, _policy(policies), thinking)
         with progress_bar(f"running on in {fork}", quiet=quiet) as tell:
             return await store.rerun(world.world_id, until=end, asked=asked, progress=effects(tell))

@@ -137,7 +137,7 @@ class Mind:
         eyes: tuple[_Eyes, _Eyes],
         past: Iterable[ObservedEvent],
         view: View | None,
-        watch: Callable[[Generation], object],
+        tell: Callable[[str], object],
     ) -> None:
         self.agent_id = agent_id
         self._model = model
@@ -149,7 +149,7 @@ class Mind:
         self._payer: Final = (payer, agent_id, persona.budget)
         self._there, self._here = eyes
         self._view = view
-        self._watch = watch
+        self._tell = tell
         self._memory = Memory(agent_id, persona.remembers)
         for event in past:
             self._memory.hear(event)
@@ -247,7 +247,6 @@ class Mind:
                     told |= {"code": found.code, "reason": plain(found.reason)[:MOST_TEXT]}
                     made.problems.append(was_not_possible(each.kind, found.reason))
             turn.tell(_ended(self.agent_id, made.req_id, *made.told(prompt, self._persona)))
-            self._watch(made)
             problems = made.problems
             if made.outcome != "refused" or not problems:
                 return
@@ -260,7 +259,8 @@ class Mind:
         pauses, failures = Backoff(_FIRST_PAUSE_SECONDS, self._persona.retry_s, spread=(0.5, 1.0)), 0
         while True:
             while not await self._budgets.take(*self._payer):
-                seconds, _ = await self._budgets.used_up(*self._payer)
+                seconds, what = await self._budgets.used_up(*self._payer)
+                self._tell(f"{self.agent_id}: its budget is used up: {what}, goes on in {seconds:.0f} s")
                 await asyncio.sleep(max(0.05, seconds))
             made.output = output = Output()
             most_pieces = self._persona.max_tokens + BEYOND
@@ -271,7 +271,9 @@ class Mind:
             failures += 1
             if not output.error.may_pass or failures >= (self._persona.tries or _TRIES):
                 raise output.error
-            await asyncio.sleep(pauses.next())
+            seconds = pauses.next()
+            self._tell(f"{self.agent_id}: {output.error.message}, asks again in {seconds:.0f} s")
+            await asyncio.sleep(seconds)
 
     def _tell_recorded(self, report: Effect, turn: Turn) -> None:
         """Write that a generation was taken from the parent as it was: its intents are effects of the fork already."""
@@ -357,11 +359,12 @@ async def minds_of(
     *,
     budget: Budget | None,
     recall: str,
-    watch: Callable[[Generation], object] = lambda _: None,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> Minds:
     """Return what plays agents of a fork in its rerun.
 
-    ``recall`` says whose answers are given again instead of asking: ``ancestors``, ``off``, or those of a world. Raises
+    ``recall`` says whose answers are given again instead of asking: ``ancestors``, ``off``, or those of a world.
+    ``tell`` is called with a sentence when an agent waits, for a budget or a service that has failed. Raises
     InvalidConfigError for a world that is no fork, UnknownAgentError for an agent that its parent does not have,
     WorldNotFoundError, and as `Replay.begin`.
     """
@@ -406,7 +409,7 @@ async def minds_of(
                 eyes=(_Eyes(agent_id, there), _Eyes(agent_id, here, digests=shows)),
                 past=await _past(store, line, agent_id, persona.remembers),
                 view=here.view(agent_id) if shows and agent_id in here.attached else None,
-                watch=watch,
+                tell=tell,
             )
         )
     return Minds(minds)

@@ -20,7 +20,8 @@ from tests.client.helpers import soon
 from worldledger.client import Client
 from worldledger.effects import Effect
 from worldledger.errors import SimulationError
-from worldledger.llm import ModelError, Persona
+from worldledger.llm import Budget, ModelError, Persona
+from worldledger.llm.budgets import Budgets
 
 from .conftest import Script, bob_says, did, playing, said, told
 from .provider import Provider, says
@@ -264,6 +265,33 @@ async def test_an_agent_that_no_model_played_is_asked_at_each_of_its_intents(roo
     report = await store.rerun(world.world_id, asked=Asked(thinking=minds))
     assert (report.asked, report.recalled, len(model.requests)) == (4, 0, 4)
     assert _texts(await _of(room, world.world_id)) == ["Eins?", "Zwei?", "Yes.", "Drei?"]
+
+
+async def test_an_agent_that_waits_says_what_for(room: Client, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a budget, or for a service that has failed; then it is asked again, and no answer is lost."""
+    before = await _talk(room, said("One."), said("Two."))
+    world = await store.world(await room.fork(at=str(before)))
+    persona = _BRIEF.model_copy(update={"tries": 2, "retry_s": 0.01, "budget": Budget(calls_per_minute=2)})
+    model = Script([ModelError("unreachable", "tiny: away", may_pass=True)], said("Eins."), said("Zwei."))
+    waited: list[str] = []
+
+    async def renewed(budgets: Budgets, *payer: Any) -> tuple[float, str]:
+        seconds, what = await used_up(budgets, *payer)
+        monkeypatch.setattr(Budgets, "take", always)
+        return min(seconds, 0.01), what
+
+    async def always(*_: Any) -> bool:
+        return True
+
+    used_up = Budgets.used_up
+    monkeypatch.setattr(Budgets, "used_up", renewed)
+    minds = await minds_of(store, world, {"ann": (model, persona)}, budget=None, recall="off", tell=waited.append)
+    report = await store.rerun(world.world_id, asked=Asked(thinking=minds))
+    assert waited == [
+        "ann: tiny: away, asks again in 0 s",
+        "ann: its budget is used up: 2 calls a minute, goes on in 0 s",
+    ]
+    assert (report.asked, _texts(await _of(room, world.world_id))[1::2]) == (2, ["Eins.", "Zwei."])
 
 
 async def test_who_is_not_there_cannot_be_played(room: Client, store: Store) -> None:
