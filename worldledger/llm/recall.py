@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,27 +24,39 @@ TOLD_BY: Final = (GENERATION_STARTED_KIND, GENERATION_REPORTED_KIND, GENERATION_
 
 
 class Recollection(NamedTuple):
-    """An answer of a log: whose it is, and what it was."""
+    """An answer of a log: whose it is, and what it was.
+
+    It is given again within ``took_s`` seconds, and its first word after ``first_s``; with 0, at once.
+    """
 
     world_id: str
     req_id: str
     text: str
     calls: tuple[ToolCall, ...]
     finish: str
+    first_s: float = 0.0
+    took_s: float = 0.0
 
     async def stream(self) -> AsyncGenerator[Chunk, None]:
-        """Give the answer again, word by word and without a pause."""
-        for start, word in enumerate(self.text.split(" ")):
-            yield Text(word if start == 0 else f" {word}")
-        for call in self.calls:
-            yield call
-        yield End(self.finish)
+        """Give the answer again, word by word."""
+        words = self.text.split(" ")
+        pieces: list[Chunk] = [Text(words[0]), *(Text(f" {word}") for word in words[1:]), *self.calls, End(self.finish)]
+        pause = self.first_s
+        for piece in pieces:
+            if pause > 0:
+                await asyncio.sleep(pause)
+            pause = max(0.0, self.took_s - self.first_s) / (len(pieces) - 1)
+            yield piece
 
 
 class Recall:
-    """The whole answers that an agent was given in some worlds, by model, parameters and prompt; the first counts."""
+    """The whole answers that an agent was given in some worlds, by model, parameters and prompt; the first counts.
 
-    def __init__(self) -> None:
+    With ``paced`` they are given as fast as they were made then, else at once.
+    """
+
+    def __init__(self, *, paced: bool = False) -> None:
+        self._paced = paced
         self._found: dict[bytes, Recollection] = {}
 
     def __len__(self) -> int:
@@ -82,6 +95,9 @@ class Recall:
                 ToolCall(call["name"], call["arguments"], index) for index, call in enumerate(each.get("calls", ()))
             )
             found = Recollection(world_id, req_id, text, calls, report.get("finish", "stop"))
+            if self._paced:
+                took = [report.get(name, 0.0) / 1000.0 for name in ("first_token_ms", "took_ms")]
+                found = found._replace(first_s=took[0], took_s=took[1])
             self._found.setdefault(_key(model["name"], model["parameters"], prompt.encode()), found)
 
 
@@ -113,9 +129,12 @@ async def ancestors(world: RemoteWorld) -> list[RemoteWorld]:
     return found
 
 
-async def recall_from(worlds: Iterable[RemoteWorld], agent_id: str) -> Recall:
-    """Return what an agent was answered in these worlds; in their order, the first answer to a question counts."""
-    recall = Recall()
+async def recall_from(worlds: Iterable[RemoteWorld], agent_id: str, *, paced: bool = False) -> Recall:
+    """Return what an agent was answered in these worlds; in their order, the first answer to a question counts.
+
+    ``paced``: see `Recall`.
+    """
+    recall = Recall(paced=paced)
     for world in worlds:
         await recall.read(world, agent_id)
     return recall

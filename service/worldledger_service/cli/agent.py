@@ -59,6 +59,12 @@ def run(
             help="Take answers that stand in the logs of the worlds that this one is a fork of, or in another world's.",
         ),
     ] = "ancestors",
+    paced: Annotated[
+        bool,
+        typer.Option(
+            "--recorded-pace", help="Give the answers of a log as fast as they were made then, instead of at once."
+        ),
+    ] = False,
     url: Annotated[
         str | None,
         typer.Option(
@@ -112,7 +118,7 @@ def run(
     answering = model_of(named, base_url)
     run_blocking(_found(Client(url, world, patience=_FIRST_SECONDS)))
     try:
-        run_blocking(_run(client, played, answering, found.budget, recall, give_up_s=give_up, quiet=quiet))
+        run_blocking(_run(client, played, answering, found.budget, recall, paced=paced, give_up_s=give_up, quiet=quiet))
     except ModelError as error:
         raise SimulationError(error.message) from None
 
@@ -173,6 +179,7 @@ async def _run(
     budget: Budget | None,
     recall: str,
     *,
+    paced: bool = False,
     give_up_s: float | None = None,
     quiet: bool,
 ) -> None:
@@ -189,7 +196,7 @@ async def _run(
                 worlds = await ancestors(client)
             case _:
                 worlds = [client.world(recall)]
-        known = {agent_id: await recall_from(worlds, agent_id) for agent_id in played}
+        known = {agent_id: await recall_from(worlds, agent_id, paced=paced) for agent_id in played}
         if not quiet:
             what = f"; {counted(sum(map(len, known.values())), 'answer')} to recall" if worlds else ""
             say(f"playing {counted(len(played), 'agent')} of {client.world_id}{what}; Ctrl-C stops")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests.client.helpers import soon
 from worldledger.client import Client
-from worldledger.llm import End, Persona, Recall, Text, ancestors, recall_from
+from worldledger.llm import End, Persona, Recall, Request, Text, ancestors, recall_from
 
 from .conftest import Script, bob_says, did, playing, said, told
 
@@ -92,3 +96,29 @@ async def test_only_whole_answers_to_the_same_question_are_recalled(room: Client
     assert (whole.text, whole.finish) == ("No.", "stop")
     assert recall.find("script", model.requests[0]) is None
     assert recall.find("other", model.requests[1]) is None
+
+
+async def test_an_answer_is_given_again_at_once_or_as_fast_as_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pauses add up to the time that it took, the first of them to its first word."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr("worldledger.llm.recall.asyncio.sleep", sleep)
+    prompt = '{"messages":[],"tools":[]}'
+    told: list[list[dict[str, Any]]] = [
+        [{"req_id": "r", "model": {"name": "script", "parameters": {}}}],
+        [{"req_id": "r", "outcome": "acted", "first_token_ms": 2000.0, "took_ms": 5000.0}],
+        [
+            {"req_id": "r", "part": "prompt", "text": prompt},
+            {"req_id": "r", "part": "output", "text": "One two three"},
+        ],
+    ]
+    for paced, expected in ((False, []), (True, [2.0, 1.0, 1.0, 1.0])):
+        recall = Recall(paced=paced)
+        recall.take("before", *told)
+        found = recall.find("script", Request([]))
+        assert found is not None
+        assert [piece async for piece in found.stream()] == [Text("One"), Text(" two"), Text(" three"), End("stop")]
+        assert pauses == expected
