@@ -671,9 +671,10 @@ Deno.test("an effect that sets fields of an entity says whose and what", () => {
   same(summary({ ...effect, payload: { agent_id: "ann", patch } }), "bid › amount 2, ask ✕");
 });
 
-Deno.test("an effect that counts something says what number it has", () => {
+Deno.test("an effect says what it counts, or what came of it", () => {
   const effect = { global_seq: 2, kind: "StepBegan", source_id: "recorder", sim_time: 0, wall_time: 0 };
   same(summary({ ...effect, payload: { step: 20 } }), "step 20");
   same(summary({ ...effect, payload: { duration_seconds: 0.4, round_number: 4 } }), "round_number 4");
   same(summary({ ...effect, payload: { round_number: 4, synthesis: "All agree." } }), "All agree.");
+  same(summary({ ...effect, payload: { agent_id: "ann", outcome: "interrupted" } }), "interrupted");
 });

@@ -49,8 +49,9 @@ class OpenAIModel:
             self._client = openai.AsyncOpenAI(
                 base_url=base_url, api_key=api_key, max_retries=retries, timeout=silence_s
             )
-        except openai.OpenAIError as error:
-            raise ModelError("no_key", str(error)) from None
+        except openai.OpenAIError:
+            what = "the key of the service is missing: set OPENAI_API_KEY, or name the address of one that needs none"
+            raise ModelError("no_key", what) from None
         #: what counts the tokens of prompts; "": that is not known yet
         self._tokenizer = "none" if self._client.base_url.host == _OWN_HOST else ""
 

@@ -126,7 +126,8 @@ def read_personas(file: Path) -> Personas:
     try:
         value = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise FileRefusedError(f"cannot be read: {error}", file=str(file)) from None
+        why = getattr(error, "strerror", None) or error
+        raise FileRefusedError(f"cannot be read ({why})", file=str(file)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = None if mark is None else mark.line + 1

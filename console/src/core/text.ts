@@ -12,6 +12,7 @@ const TELLING = [
   "reasoning",
   "attempted",
   "reason",
+  "outcome",
   "agent_id",
   "entity_id",
   "name",

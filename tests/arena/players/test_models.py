@@ -127,5 +127,5 @@ def test_a_service_asks_no_model_that_a_stranger_names() -> None:
 def test_a_model_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is told before a game begins."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(InvalidPlayerError, match="OPENAI_API_KEY"):
+    with pytest.raises(InvalidPlayerError, match="set OPENAI_API_KEY, or name the address"):
         make_player("llm:gpt", seed=1, allow_programs=True)

@@ -52,3 +52,10 @@ def test_the_bound_of_an_answer_is_that_of_its_parameters() -> None:
     """Without one it is 256 tokens."""
     assert Persona(character="A.").max_tokens == 256
     assert Persona(character="A.", parameters={"max_completion_tokens": 9}).max_tokens == 9
+
+
+def test_a_file_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    """It is named once, with the reason."""
+    with pytest.raises(FileRefusedError) as refused:
+        read_personas(tmp_path / "none.yaml")
+    assert str(refused.value) == f"{tmp_path}/none.yaml: cannot be read (No such file or directory)"
