@@ -55,6 +55,9 @@ class Persona(BaseModel):
         description="The kinds of intents that it may make: Speak, Move, Interact, or a kind of effects of the world.",
     )
     begins: bool = Field(default=False, description="Whether it acts before anything has happened.")
+    woken_by: frozenset[str] = Field(
+        default=frozenset(), description="The kinds of events that make it think; none: whatever others show it."
+    )
     sees: Literal["changes", "view"] = Field(
         default="changes", description="Whether the model is told what changes, or also the whole view each time."
     )

@@ -46,11 +46,6 @@ class Memory:
         return self._told
 
     @property
-    def ends_with_others(self) -> bool:
-        """Whether the last thing was not its own."""
-        return bool(self._told) and not self._told[-1].is_own
-
-    @property
     def has_acted(self) -> bool:
         """Whether anything that it remembers was its own."""
         return any(told.is_own for told in self._told)

@@ -149,6 +149,8 @@ class Thinker:
         #: since when the model has failed, in the loop's time
         self._failing_since: float | None = None
         self._memory = Memory(self.agent_id, persona.remembers)
+        #: whether something has woken it before this run, and it has not acted since
+        self._is_due = False
         self._actions: Actions | None = None
         #: the view_seq of the last observation that is remembered, and the view there if the model is told it
         self._seen = agent.context_seq
@@ -191,15 +193,25 @@ class Thinker:
     async def _begin(self) -> None:
         """Learn what may be done, end what an earlier run has left, and remember what was observed so far."""
         self._actions = Actions(await self._world.call("GET", "kinds"), self._persona.may)
-        await self._end_lost()
-        for event in await self._past():
+        acted_at = await self._end_lost()
+        past, own = await self._past()
+        for number, event in enumerate(past):
             self._memory.hear(event)
+            is_over = number >= own and event["global_seq"] < acted_at
+            self._is_due = not is_over and (
+                self._wakes(event) or (self._is_due and event["source_id"] != self.agent_id)
+            )
+        self._is_due = self._is_due and (own < len(past) or acted_at == 0)
         if self._persona.sees == "view":
             self._view = await self._world.view(self.agent_id, at_seq=self._seen)
 
-    async def _past(self) -> list[ObservedEvent]:
-        """Return the last events that the agent has observed, also those of the worlds that this one is a fork of."""
+    async def _past(self) -> tuple[list[ObservedEvent], int]:
+        """Return the last events that the agent has observed, and where those of this world's own log begin.
+
+        Those before are of the worlds that this one is a fork of.
+        """
         found: list[ObservedEvent] = []
+        count = 0
         world, until = self._world, self._seen
         while True:
             after, of_world = max(0, until - _PAST), list[ObservedEvent]()
@@ -211,18 +223,24 @@ class Thinker:
                 if len(events) < _PAGE:
                     break
             found = of_world + found
+            count = len(of_world) if world is self._world else count
             fork_of = (await world.call("GET")).get("fork_of")
             if fork_of is None or len(found) >= self._persona.remembers:
-                return found
+                return found, len(found) - count
             world, until = world.world(fork_of["world_id"]), fork_of["global_seq"]
 
-    async def _end_lost(self) -> None:
-        """Report what an earlier run of this agent had begun, and could not report, as lost."""
+    async def _end_lost(self) -> int:
+        """Report what an earlier run of this agent had begun, and could not report, as lost.
+
+        Returns the seq of the last effect that came of a generation of this agent; 0 if there is none.
+        """
         begun = await self._told_of(GENERATION_STARTED_KIND)
         reported = await self._told_of(GENERATION_REPORTED_KIND)
         for req_id, payload in begun.items():
             if req_id not in reported and isinstance(payload.get("model"), dict):
                 await self._tell(req_id, {"outcome": "lost"})
+        intents = (each for report in reported.values() for each in report.get("intents", ()))
+        return max((each.get("global_seq", 0) for each in intents), default=0)
 
     async def _told_of(self, kind: str) -> dict[str, Mapping[str, Any]]:
         """Return the payloads of this agent's effects of a kind, by req_id."""
@@ -237,7 +255,7 @@ class Thinker:
 
     def _due(self) -> bool:
         """Return whether it is its turn before anything happens."""
-        return self._memory.ends_with_others or (self._persona.begins and not self._memory.has_acted)
+        return self._is_due or (self._persona.begins and not self._memory.has_acted)
 
     async def _read(self) -> None:
         while True:
@@ -252,9 +270,14 @@ class Thinker:
                 self._view = await self._world.view(self.agent_id, at_seq=delta.view_seq)
         self._memory.see(delta)
         self._seen = delta.view_seq
-        if delta.patches or any(event["source_id"] != self.agent_id for event in delta.events):
+        if any(map(self._wakes, delta.events)) or (delta.patches and not self._persona.woken_by):
             self._news.add(delta.view_seq)
         self._observed.set()
+
+    def _wakes(self, event: ObservedEvent) -> bool:
+        """Return whether an event makes the agent think."""
+        kinds = self._persona.woken_by
+        return event["source_id"] != self.agent_id and (not kinds or event["kind"] in kinds)
 
     async def _seen_until(self, seq: int) -> None:
         """Wait until an effect has been observed, if it is on its way to the agent."""
