@@ -96,6 +96,27 @@ async def test_agents_who_see_the_same_ask_nothing(room: Client, store: Store) -
     assert [acts[each["global_seq"]] for each in intents] == ["Speak", "Move", "Speak"]
 
 
+async def test_what_was_refused_in_the_parent_is_the_same_turn(room: Client, store: Store) -> None:
+    """A refused intent and its correction are recalled where nothing differs; where it does there is one question."""
+    persona = _BRIEF.model_copy(update={"may": ("Speak", "EntityRemoved")})
+    before = (await room.call("GET"))["head_seq"]
+    async with playing(room, Script(did("EntityRemoved", '{"entity_id": "fig"}'), said("Gone already.")), persona):
+        question = await bob_says(room, "Eat the fig.")
+        await soon(told(room)("GenerationReported", 2))
+    fork, other = [await room.fork(f"{name}-fig", at=str(before)) for name in ("no", "a")]
+    model = Script(said("Never."))
+    report = await _rerun(store, fork, model, persona)
+    assert (report.recalled, report.asked, model.requests) == (2, 0, [])
+    assert [each["outcome"] for each in _reports(await _of(room, fork))] == ["refused", "acted"]
+    fig = {"kind": "EntityCreated", "payload": {"entity_id": "fig", "entity_data": {}}}
+    model = Script(did("EntityRemoved", '{"entity_id": "fig"}'))
+    report = await _rerun(store, other, model, persona, replace={question: fig})
+    log = await _of(room, other)
+    assert (report.recalled, report.asked, report.refused) == (0, 1, 0)
+    assert "EntityRemoved" in [each["kind"] for each in log]
+    assert _reports(log)[0]["intents"][0]["kind"] == "EntityRemoved"
+
+
 async def test_they_are_asked_from_where_they_see_something_else(room: Client, store: Store) -> None:
     """What was said before is recalled; of what comes after, the model is told how it went in the fork."""
     before = await _talk(room, said("One."), said("Two."), said("Three."))
