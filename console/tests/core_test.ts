@@ -9,7 +9,7 @@ import { Lru } from "../src/core/lru.ts";
 import { EffectPages } from "../src/core/pages.ts";
 import type { Effect } from "../src/core/panel.ts";
 import { isNews, present, quantile } from "../src/core/presence.ts";
-import { csv, summary } from "../src/core/text.ts";
+import { apart, csv, summary } from "../src/core/text.ts";
 import { paced, throttled } from "../src/core/throttle.ts";
 import { scenes } from "../src/core/transcript.ts";
 import { same } from "./same.ts";
@@ -677,4 +677,12 @@ Deno.test("an effect says what it counts, or what came of it", () => {
   same(summary({ ...effect, payload: { duration_seconds: 0.4, round_number: 4 } }), "round_number 4");
   same(summary({ ...effect, payload: { round_number: 4, synthesis: "All agree." } }), "All agree.");
   same(summary({ ...effect, payload: { agent_id: "ann", outcome: "interrupted" } }), "interrupted");
+});
+
+Deno.test("values that differ are told in few decimals", () => {
+  same(apart([5.724434585756536, 6.69], [4.35, 5.07]), ["[5.724,6.69]", "[4.35,5.07]"]);
+  same(apart(0.00001, 0.00002), ["0.00001", "0.00002"]);
+  same(apart(12345678.25, 12345678), ["12345678.25", "12345678"]);
+  same(apart("calm", undefined), ["calm", ""]);
+  same(apart({ food: 1.70843622 }, null), ['{"food":1.708}', "null"]);
 });

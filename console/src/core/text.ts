@@ -57,6 +57,18 @@ export function plain(value: Json | undefined): string {
   return JSON.stringify(value);
 }
 
+/** Two values that differ, each in one line, with as few decimals, from three on, as tell them apart. */
+export function apart(one: Json | undefined, other: Json | undefined): [string, string] {
+  for (let decimals = 3; decimals < 17; decimals++) {
+    const told = (value: Json | undefined) =>
+      typeof value === "string"
+        ? value
+        : JSON.stringify(value, (_, each) => typeof each === "number" ? Number(each.toFixed(decimals)) : each) ?? "";
+    if (told(one) !== told(other)) return [told(one), told(other)];
+  }
+  return [plain(one), plain(other)];
+}
+
 /** Characters of a value among others in a line. */
 const FACT = 60;
 

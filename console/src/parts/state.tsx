@@ -7,7 +7,7 @@ import type { Mark } from "../core/belief.ts";
 import { ask, send } from "../core/http.ts";
 import { type Obj, steps, valueAt } from "../core/json.ts";
 import { type Frame, PANEL_VERSION, type Tools } from "../core/panel.ts";
-import { plain, short } from "../core/text.ts";
+import { apart, plain, short } from "../core/text.ts";
 import { drawChart } from "../draw/chart.ts";
 import { feed } from "../draw/feed.ts";
 import { drawMap } from "../draw/map.ts";
@@ -116,22 +116,26 @@ function OneState({ model, agent, named }: { model: WorldModel; agent: string | 
   );
 }
 
-/** How much of a belief is wrong; opened, each value that is, in full, and beside it what is so. */
+/** How much of a belief is wrong; opened, each value that is, and beside it what is so; the title has both in full. */
 function Wrong({ frame, frames }: { frame: Frame | undefined; frames: FramesOfWorld }) {
   const [isOpen, open] = useState(false);
   const truth = isOpen && frame !== undefined ? frames.truth?.exactly(frame.seq)?.state : undefined;
-  const at = (state: unknown, pointer: string) => short(plain(valueAt(state as Obj, pointer)), CHARACTERS);
+  const differing = (believed: unknown, pointer: string, mark: Mark) => {
+    const [is, isSo] = [believed, truth].map((state) => valueAt(state as Obj, pointer));
+    const [told, so] = apart(is, isSo).map((text) => short(text, CHARACTERS));
+    return (
+      <li key={pointer} title={short(`${plain(is)} ${SIGNS[mark]} is ${plain(isSo)}`, 2 * CHARACTERS)}>
+        <bdi>{steps(pointer).slice(1).join(" › ")}</bdi> <bdi>{told}</bdi>{" "}
+        <span class="sign" title={mark}>{SIGNS[mark]}</span> is <bdi>{so || "nothing"}</bdi>
+      </li>
+    );
+  };
   return (
     <details class="wrong" onToggle={({ currentTarget }) => open(currentTarget.open)}>
       <summary title={frame?.told}>{frame?.told || "\u00a0"}</summary>
       {frame !== undefined && truth !== undefined && (
         <ul tabIndex={0} aria-label="Wrong values">
-          {[...frame.marks].slice(0, WRONG).map(([pointer, mark]) => (
-            <li key={pointer}>
-              <bdi>{steps(pointer).slice(1).join(" › ")}</bdi> <bdi>{at(frame.state, pointer)}</bdi>{" "}
-              <span class="sign" title={mark}>{SIGNS[mark]}</span> is <bdi>{at(truth, pointer) || "nothing"}</bdi>
-            </li>
-          ))}
+          {[...frame.marks].slice(0, WRONG).map(([pointer, mark]) => differing(frame.state, pointer, mark))}
           {frame.marks.size > WRONG && <li>… {frame.marks.size - WRONG} more</li>}
         </ul>
       )}
