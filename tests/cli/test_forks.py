@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Cli
-from .helpers import BAZAAR, done, record, say
+from .helpers import BAZAAR, compared, done, record, say
 from .test_verify import tamper
 
 
@@ -51,7 +51,9 @@ def test_a_fork_and_its_history(on: Cli, database_url: str) -> None:
         refused.err.split()
     )
     told = json.loads(on("fork", "bazaar~4", "--at", "head", "--as", "third", "--json").out)
-    assert told["fork_of"] == {"parent": "bazaar~4", "at_seq": 3, "made": True}
+    (listed,) = [world for world in json.loads(on("worlds", "--json").out) if world["world_id"] == "third"]
+    assert (told["made"], told["fork_of"]) == (True, listed["fork_of"])
+    assert (listed["fork_of"]["world_id"], listed["fork_of"]["global_seq"]) == ("bazaar~4", 3)
     assert len(_lines(on("log", "third").out)) == 9
 
 
@@ -155,8 +157,8 @@ def test_verify_goes_back_to_the_first_ancestor(on: Cli, line: tuple[str, str]) 
     assert tuple(inherited) == line
     every = on("verify", "--all")
     assert (every.code, every.err) == (0, "worldledger: 3 verified, 0 tampered\n")
-    compared = [text.split(", up to")[0] for text in every.out.splitlines() if text.startswith("  ")]
-    assert compared == [f"  inherited from {name}: compared the fork point" for name in ("bazaar", "child")]
+    parts = [text.split(", up to")[0] for text in every.out.splitlines() if text.startswith("  ")]
+    assert parts == [f"  inherited from {name}: compared the fork point" for name in ("bazaar", "child")]
     own = on("verify", "grandchild", "--own").out.splitlines()
     assert [text.split(", up to")[0] for text in own[1:]] == ["  inherited from child: left out, not checked"]
 
@@ -196,6 +198,43 @@ def test_a_tampered_world_is_forked_only_anyway(on: Cli, database_url: str) -> N
         assert "the states are alike to the end" in on("rerun", name).out
         assert on("replay", "--check", name).code == 0
     assert on("fork", "bazaar", "--at", "4", "--as", "earlier").code == 0
+
+
+@pytest.mark.filled(by=lineage)
+def test_forks_that_were_made_anyway_are_compared(on: Cli, database_url: str) -> None:
+    """They part in the tampered log, or after it, in either order; the log itself and other forks of it are refused."""
+    tamper(
+        database_url,
+        "update effects set effect = replace(effect::text, 'figs', 'dates')::json where world_id = 'bazaar'",
+    )
+    for name, at, changes in (("five", "5", ()), ("six", "6", ()), ("rich", "6", ("--set", "bob/coins=90"))):
+        assert on("fork", "bazaar", "--at", at, "--as", name, "--anyway", *changes).code == 0
+    for a, b, seqs in (("five", "six", (5, 6)), ("six", "five", (6, 5)), ("six", "rich", (6, 3))):
+        found = compared(on, a, b)
+        assert found["pairs"][0]["divergence"] is not None
+        there = found["states"]["divergence"]
+        assert (there["a_seq"], there["b_seq"]) == seqs
+    for a, b in (("bazaar", "six"), ("six", "bazaar"), ("six", "grandchild"), ("grandchild", "six")):
+        assert on("compare", a, b).code == 1
+    assert on("compare", "five", "six", "grandchild").code == 1
+
+
+@pytest.mark.filled(by=lineage, read=True)
+def test_a_comparison_says_in_whose_log_an_effect_is(on: Cli) -> None:
+    """A fork's effects that are an ancestor's are shown with its name, and a fork with where it goes on from."""
+    out = on("compare", "grandchild", "bazaar", "--by", "seq").out
+    lines = out.splitlines()
+    assert lines[:3] == ["a  grandchild  2 effects", "   from seq 2 of child", "b  bazaar  7 effects"]
+    assert lines[4:7] == [
+        "part at effect 6, after 5 effects equal, 5 of them shared",
+        "  a  nothing more at effect 6",
+        "  b  seq 7  Sneezed  by bob",
+    ]
+    assert "states there (a 6 of bazaar, b 7)" in lines
+    found = compared(on, "grandchild", "bazaar")
+    assert [world["fork_of"] for world in found["worlds"]] == [{"world_id": "child", "global_seq": 2}, None]
+    assert found["states"]["divergence"]["a_world_id"] == "bazaar"
+    assert found["states"]["head"]["a_world_id"] == "grandchild"
 
 
 @pytest.mark.filled(by=lineage)

@@ -133,6 +133,8 @@ export interface ComparedWorld {
   head_seq: number;
   /** The run is compared up to here. */
   head_checksum: string;
+  /** Of a fork: what lies before its first effect is in this world. */
+  fork_of: ForkedFrom | null;
   /** How it stands in the end, if its kind tells. */
   outcome: Obj | null;
   /** What it may be grouped by, besides its configuration. */
@@ -191,7 +193,10 @@ export interface DensityBins {
 
 /** Differences of two states or views, at most 100. */
 export interface Differing {
+  /** In whose log `a_seq` is: a fork, or an ancestor. */
+  a_world_id?: string | null;
   a_seq?: number | null;
+  b_world_id?: string | null;
   b_seq?: number | null;
   equal: boolean;
   differences: DifferingField[];
@@ -244,7 +249,10 @@ export interface EffectPage {
 
 /** The first unit at whose end states, or views, differ. */
 export interface FirstDifference {
+  /** In whose log `a_seq` is: a fork, or an ancestor. */
+  a_world_id?: string | null;
   a_seq?: number | null;
+  b_world_id?: string | null;
   b_seq?: number | null;
   equal: boolean;
   differences: DifferingField[];

@@ -15,6 +15,7 @@ from worldledger.drafts import MAX_WORD
 from worldledger.moments import AUTO, HEAD, UnreadableMomentError, parse_place
 from worldledger_service.api.answers import checksum_at, not_modified, validators
 from worldledger_service.api.context import Services, services
+from worldledger_service.api.frames import ForkedFrom
 from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, header, json_of, problems
 from worldledger_service.api.parameters import NAMED, Text, known, once
 from worldledger_service.api.problems import InvalidParameterError
@@ -33,6 +34,7 @@ class ComparedWorld(Shape):
     experiment: str | None
     head_seq: GlobalSeq
     head_checksum: str = Field(pattern=HEX64, description="The run is compared up to here.")
+    fork_of: ForkedFrom | None = Field(description="Of a fork: what lies before its first effect is in this world.")
     outcome: dict[str, JsonValue] | None = Field(description="How it stands in the end, if its kind tells.")
     labels: dict[str, JsonValue] = Field(description="What it may be grouped by, besides its configuration.")
 
@@ -136,7 +138,9 @@ class Afterwards(Shape):
 class Differing(Shape):
     """Differences of two states or views, at most 100."""
 
+    a_world_id: str | None = Field(default=None, description="In whose log `a_seq` is: a fork, or an ancestor.")
     a_seq: GlobalSeq | None = None
+    b_world_id: str | None = None
     b_seq: GlobalSeq | None = None
     equal: bool
     differences: list[DifferingField]

@@ -30,6 +30,7 @@ from worldledger_service.cli.output import (
     shown,
     table,
 )
+from worldledger_service.report.wording import unit_number, unit_place, unit_word
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
@@ -174,6 +175,9 @@ def _page(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
             (cut_inside(world["world_id"], COLUMNS - 20), "bold"),
             (f"  {world['head_seq']} effects", ""),
         ]
+        if (fork_of := world["fork_of"]) is not None:
+            of = cut_inside(fork_of["world_id"], COLUMNS - 24)
+            yield [(f"   from seq {fork_of['global_seq']} of {of}", "")]
     if len(worlds) == 2:
         yield from _two(found)
     else:
@@ -188,9 +192,9 @@ def _two(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
     beginnings = [each for each in pair["beginnings"] if each["fields"] or None in {each["a"], each["b"]}]
     if beginnings:
         yield []
-        yield [(f"before the first {found['by']}", "bold")]
+        yield [(f"before the first {unit_word(found['by'])}", "bold")]
         for each in beginnings[:_SHOWN]:
-            yield from _parted(each)
+            yield from _parted(each, pair)
         yield from _more(len(beginnings) - _SHOWN)
     yield []
     divergence = pair["divergence"]
@@ -200,13 +204,13 @@ def _two(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
     if divergence is None:
         yield [("equal" if pair["equal"] else "the same course", "green"), (f": {equal}", "")]
     else:
-        yield [("part ", "yellow"), (f"{_place(divergence)}, after {equal}", "")]
-        yield from _parted(divergence)
+        yield [("part ", "yellow"), (f"{unit_place(divergence)}, after {equal}", "")]
+        yield from _parted(divergence, pair)
     states, views = found["states"], found["views"]
     if divergence is not None or states["first"] is not None or states["stopped"] is not None:
-        yield from _looked("states", states)
+        yield from _looked("states", states, pair)
     if views is not None:
-        yield from _looked(f"what {plain(views['agent_id'])} saw", views)
+        yield from _looked(f"what {plain(views['agent_id'])} saw", views, pair)
     yield from _after(found["after"])
     yield from _measured(found, divergence)
     outcomes = [world["outcome"] or {} for world in found["worlds"]]
@@ -215,20 +219,16 @@ def _two(found: Mapping[str, Any]) -> Iterator[list[Piece]]:
         yield from _titled("outcome", table([["", "a", "b"], *rows], style="cyan", otherwise=COLUMNS))
 
 
-def _place(divergence: Mapping[str, Any]) -> str:
-    if divergence["number"] is None:
-        return f"before the first {divergence['unit']}"
-    return f"at {divergence['unit']} {_label(divergence['number'])}"
-
-
-def _parted(each: Mapping[str, Any]) -> Iterator[list[Piece]]:
+def _parted(each: Mapping[str, Any], pair: Mapping[str, Any]) -> Iterator[list[Piece]]:
     for name in "ab":
         effect = each[name]
         if effect is None:
-            yield [(f"  {name}  ", "cyan"), (f"nothing more {_place(each)}", "")]
+            yield [(f"  {name}  ", "cyan"), (f"nothing more {unit_place(each)}", "")]
         else:
             who = cut(plain(effect["source_id"]), 30)
-            yield [(f"  {name}  ", "cyan"), (f"seq {effect['global_seq']}  {cut(effect['kind'], 24)}  by {who}", "")]
+            seq, world = effect["global_seq"], effect["world_id"]
+            place = f"seq {seq}" if world == pair[name] else f"seq {seq} of {cut_inside(world, _MOST)}"
+            yield [(f"  {name}  ", "cyan"), (f"{place}  {cut(effect['kind'], 24)}  by {who}", "")]
     yield from differing_fields(each["fields"], indent=5, otherwise=COLUMNS)
 
 
@@ -266,21 +266,26 @@ def _more(count: int, indent: int = 2) -> Iterator[list[Piece]]:
         yield [(" " * indent + f"… and {count} more", "dim")]
 
 
-def _looked(what: str, found: Mapping[str, Any]) -> Iterator[list[Piece]]:
+def _looked(what: str, found: Mapping[str, Any], pair: Mapping[str, Any]) -> Iterator[list[Piece]]:
     """Return the differences of states or views: where the runs part, where they first differ, and in the end."""
     there, first, stopped = found["divergence"], found["first"], found["stopped"]
     if there is not None:
-        yield from _differing(f"{what} there", there)
+        yield from _differing(f"{what} there", there, pair)
     if first is not None and (there is None or there["differences"] != first["differences"]):
-        yield from _differing(f"{what} {_place(first)}, where they first differ", first)
+        yield from _differing(f"{what} {unit_place(first)}, where they first differ", first, pair)
     if stopped is not None:
-        until = "" if stopped["number"] is None else f" up to {stopped['unit']} {_label(stopped['number'])}"
+        place = unit_place(stopped).removeprefix("at ")
+        until = "" if stopped["number"] is None else f" up to {place}"
         yield from _titled(f"{what} first", iter([[(f"  alike{until}: no more was looked at", "yellow")]]))
-    yield from _differing(f"{what} in the end", found["head"])
+    yield from _differing(f"{what} in the end", found["head"], pair)
 
 
-def _differing(title: str, found: Mapping[str, Any]) -> Iterator[list[Piece]]:
-    where = f"{title} (a {found['a_seq']}, b {found['b_seq']})"
+def _differing(title: str, found: Mapping[str, Any], pair: Mapping[str, Any]) -> Iterator[list[Piece]]:
+    places = []
+    for name in "ab":
+        seq, world = found[f"{name}_seq"], found[f"{name}_world_id"]
+        places.append(f"{name} {seq}" if world == pair[name] else f"{name} {seq} of {cut_inside(world, _MOST)}")
+    where = f"{title} ({', '.join(places)})"
     if found["equal"]:
         yield from _titled(where, iter([[("  equal", "green")]]))
         return
@@ -331,11 +336,6 @@ def _end(series: Sequence[Mapping[str, Any]], run: int) -> int | None:
     return max((number for column in columns for number, value in column if value is not None), default=None)
 
 
-def _label(number: float) -> str:
-    """Return the number of a unit, or a time."""
-    return str(int(number)) if number == int(number) else f"{number:.10g}"
-
-
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
@@ -348,12 +348,12 @@ def _many(found: Mapping[str, Any], names: str) -> Iterator[list[Piece]]:
         if divergence is None:
             cell = "=" if pair["equal"] else "~"
         else:
-            cell = "<" if divergence["number"] is None else _label(divergence["number"])
+            cell = "<" if divergence["number"] is None else unit_number(divergence["number"])
         cells[pair["a"], pair["b"]] = cells[pair["b"], pair["a"]] = cell
     ids = [world["world_id"] for world in found["worlds"]]
     size = max(map(len, cells.values()))
     yield []
-    yield [(f"first divergence, by {found['by']}", "bold")]
+    yield [(f"first divergence, by {unit_word(found['by'])}", "bold")]
     yield [("(= equal, ~ equal but for the beginning, < before the first)", "")]
     beside = max((COLUMNS - 2) // (size + 1), 1)  # of a wide matrix, as many columns as fit stand beside one another
     for start in range(0, len(ids), beside):

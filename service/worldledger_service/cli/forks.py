@@ -19,6 +19,7 @@ from worldledger_service.cli.output import counted, effects, plain, progress_bar
 
 if TYPE_CHECKING:
     from worldledger.effects import EffectDraft
+    from worldledger.genesis import ForkPoint
     from worldledger.llm import Budget, Model, Persona
     from worldledger_service.store import Store, WorldRecord
     from worldledger_service.store.rerunning import Playing, Report
@@ -77,7 +78,7 @@ def fork(
     moment = one_moment(at)
     given = _changes(changes or [])
 
-    async def work(store: Store) -> tuple[WorldRecord, WorldRecord, bool]:
+    async def work(store: Store) -> tuple[WorldRecord, ForkPoint, bool]:
         from worldledger_service.store.forking import NewFork  # noqa: PLC0415 - slow to load
 
         parent = await exact_world(store, world)
@@ -86,12 +87,12 @@ def fork(
         )
         with progress_bar(f"verifying {world}", quiet=quiet or not verify) as tell:
             made, is_new = await store.fork(parent.world_id, moment, wanted, verify=verify, progress=effects(tell))
-        origin = await store.states.parent(made)
-        assert origin is not None  # noqa: S101 - it is a fork
-        return made, origin, is_new
+        fork_of = (await store.states.rules(made.world_id)).fork_of
+        assert fork_of is not None  # noqa: S101 - it is a fork
+        return made, fork_of, is_new
 
     try:
-        made, origin, is_new = with_store(target(ctx, database_url, home), work)
+        made, fork_of, is_new = with_store(target(ctx, database_url, home), work)
     except TamperedError as error:
         if anyway:
             raise
@@ -100,16 +101,15 @@ def fork(
     if as_json:
         import orjson  # noqa: PLC0415
 
-        told = {"parent": origin.world_id, "at_seq": origin.head_seq, "made": is_new}
-        put_bytes(orjson.dumps({**made.model_dump(mode="json"), "fork_of": told}) + b"\n")
+        told = {**made.model_dump(mode="json"), "fork_of": fork_of.model_dump(mode="json"), "made": is_new}
+        put_bytes(orjson.dumps(told) + b"\n")
         return
     if quiet:
         return
     done = "forked" if is_new else "already there:"
     more = f", {counted(len(given), 'change')}" if given else ""
-    put_text(
-        f"{done} {made.world_id}, from seq {origin.head_seq} of {origin.world_id}{more}, head {made.head.position}"
-    )
+    origin = f"from seq {fork_of.global_seq} of {fork_of.world_id}"
+    put_text(f"{done} {made.world_id}, {origin}{more}, head {made.head.position}")
 
 
 def _changes(given: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from worldledger_service.report.blocks import Block, Column, Figure, Note, Page, Section, Table
 from worldledger_service.report.charts import Line, Lines
 from worldledger_service.report.page import write_page
-from worldledger_service.report.wording import counted
+from worldledger_service.report.wording import counted, unit_number, unit_place, unit_word
 
 #: Most measures that are plotted.
 _MOST: Final = 60
@@ -32,24 +32,21 @@ def _said_of_two(found: Mapping[str, Any]) -> str:
     equal = counted(pair["equal_effects"], "effect")
     if pair["divergence"] is None:
         return f"The runs take the same course: {equal} are equal."
-    return f"The runs part {_place(pair['divergence'])}, after {equal} that are equal."
-
-
-def _place(divergence: Mapping[str, Any]) -> str:
-    if divergence["number"] is None:
-        return f"before the first {divergence['unit']}"
-    return f"at {divergence['unit']} {divergence['number']:g}"
+    return f"The runs part {unit_place(pair['divergence'])}, after {equal} that are equal."
 
 
 def _worlds(found: Mapping[str, Any]) -> Section:
     worlds = found["worlds"]
     told = list(dict.fromkeys(name for world in worlds for name in {**world["labels"], **(world["outcome"] or {})}))
     columns = [Column("world_id", "World", "code"), Column("head_seq", "Effects", "whole")]
+    has_forks = any(world["fork_of"] for world in worlds)
+    columns += [Column("fork_of", "Goes on from", "code")] if has_forks else []
     columns += [Column(name, name.replace("_", " ").capitalize()) for name in told]
     rows = [
         (
             world["world_id"],
             world["head_seq"],
+            *([_origin(world["fork_of"])] if has_forks else []),
             *({**world["labels"], **(world["outcome"] or {})}.get(name) for name in told),
         )
         for world in worlds
@@ -57,15 +54,20 @@ def _worlds(found: Mapping[str, Any]) -> Section:
     return Section("worlds", "Runs", [Table("worlds", "The runs, and how they ended", columns, rows)])
 
 
+def _origin(fork_of: Mapping[str, Any] | None) -> str | None:
+    return None if fork_of is None else f"{fork_of['world_id']}@{fork_of['global_seq']}"
+
+
 def _two(found: Mapping[str, Any]) -> Iterator[Section]:
     (pair,) = found["pairs"]
     blocks = _fields("settings", "Settings that differ", pair["settings"])
     for number, each in enumerate(pair["beginnings"], 1):
-        blocks += _fields(f"beginning-{number}", f"Before the first {found['by']}: {_effects(each)}", each["fields"])
+        caption = f"Before the first {unit_word(found['by'])}: {_effects(each, pair)}"
+        blocks += _fields(f"beginning-{number}", caption, each["fields"])
     divergence = pair["divergence"]
     if divergence is not None:
-        blocks.append(Note(f"The runs part {_place(divergence)}: {_effects(divergence)}."))
-        blocks += _fields("divergence", f"The first divergence, {_place(divergence)}", divergence["fields"])
+        blocks.append(Note(f"The runs part {unit_place(divergence)}: {_effects(divergence, pair)}."))
+        blocks += _fields("divergence", f"The first divergence, {unit_place(divergence)}", divergence["fields"])
     else:
         blocks.append(Note("No effect differs."))
     blocks += _looked("states", "States", found["states"])
@@ -92,15 +94,16 @@ def _looked(name: str, what: str, found: Mapping[str, Any]) -> Iterator[Block]:
     if there is not None:
         yield from _fields(f"{name}-divergence", f"{what} there", there["differences"], there["more"])
     if first is not None and (there is None or there["differences"] != first["differences"]):
-        caption = f"{what} {_place(first)}, where they first differ"
+        caption = f"{what} {unit_place(first)}, where they first differ"
         yield from _fields(f"{name}-first", caption, first["differences"], first["more"])
     if stopped is not None:
-        until = "" if stopped["number"] is None else f" up to {stopped['unit']} {stopped['number']:g}"
+        place = unit_place(stopped).removeprefix("at ")
+        until = "" if stopped["number"] is None else f" up to {place}"
         yield Note(f"{what}: alike{until}; no more was looked at.")
     yield from _fields(f"{name}-head", f"{what} in the end", found["head"]["differences"], found["head"]["more"])
 
 
-def _effects(each: Mapping[str, Any]) -> str:
+def _effects(each: Mapping[str, Any], pair: Mapping[str, Any]) -> str:
     """Say which effects stand beside each other."""
     told = []
     for name in "ab":
@@ -108,7 +111,8 @@ def _effects(each: Mapping[str, Any]) -> str:
         if effect is None:
             told.append(f"{name} has nothing more there")
         else:
-            told.append(f"{name} has {effect['kind']} by {effect['source_id']} (seq {effect['global_seq']})")
+            of = "" if effect["world_id"] == pair[name] else f" of {effect['world_id']}"
+            told.append(f"{name} has {effect['kind']} by {effect['source_id']} (seq {effect['global_seq']}{of})")
     return ", ".join(told)
 
 
@@ -134,14 +138,14 @@ def _matrix(found: Mapping[str, Any]) -> Section:
         if divergence is None:
             cell = "equal" if pair["equal"] else "same course"
         else:
-            cell = "beginning" if divergence["number"] is None else f"{divergence['number']:g}"
+            cell = "beginning" if divergence["number"] is None else unit_number(divergence["number"])
         cells[pair["a"], pair["b"]] = cells[pair["b"], pair["a"]] = cell
     columns = [Column("run", "Run", "code"), *(Column(f"run-{n}", str(n)) for n in range(1, len(ids) + 1))]
     rows = [
         (f"{n} {one}", *(None if n == m else cells[one, other] for m, other in enumerate(ids, 1)))
         for n, one in enumerate(ids, 1)
     ]
-    table = Table("matrix", f"The {found['by']} at which each two runs part", columns, rows)
+    table = Table("matrix", f"The {unit_word(found['by'])} at which each two runs part", columns, rows)
     return Section("divergences", "First divergences", [table])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -89,3 +89,19 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 def listed(names: list[str]) -> str:
     """Write a list of words."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def unit_word(by: str) -> str:
+    """Return what a comparison counts in: by ``seq`` the effects that count, whose numbers are no seqs of a log."""
+    return "effect" if by == "seq" else by
+
+
+def unit_number(value: float) -> str:
+    """Return the number of a unit, or a time."""
+    return str(int(value)) if value == int(value) else f"{value:.10g}"
+
+
+def unit_place(found: Mapping[str, Any]) -> str:
+    """Return where runs part, or first differ, as an adverb: the ``unit`` and its ``number``."""
+    unit = unit_word(found["unit"])
+    return f"before the first {unit}" if found["number"] is None else f"at {unit} {unit_number(found['number'])}"

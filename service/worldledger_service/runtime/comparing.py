@@ -144,7 +144,7 @@ async def course_of(
     ``seen`` is shown each batch of effects, after it has been folded.
     """
     first = history[0]
-    course = Course(await store.states.fold_at(first.record.world_id, first.after_seq), measures, unit, place)
+    course = Course(await _fold_at(store, [first], first.record.world_id, first.after_seq), measures, unit, place)
     for stretch in history:
         if stretch is not first:
             course.fold = Fold(stretch.record.world_id, course.fold.ruleset, course.fold.state)
@@ -290,7 +290,7 @@ class Logs:
                         await self._check(record.world_id, batch)
                     last = batch[-1][0]
                     is_all = len(batch) == record.head_seq - after_seq
-                    if is_all and sum(len(row[1]) for row in batch) <= _SHORT_BYTES:
+                    if stretch.checked and is_all and sum(len(row[1]) for row in batch) <= _SHORT_BYTES:
                         self._kept[record.world_id] = after_seq, batch
                     yield batch
             if stretch.checked and last < record.head_seq:
@@ -358,7 +358,8 @@ async def shared_past(store: Store, logs: Logs, a: History, b: History, by: str,
         if one.record.world_id != other.record.world_id:
             break
         until = min(one.record.head_seq, other.record.head_seq)
-        past.append(one._replace(record=one.record.model_copy(update={"head_seq": until})))
+        record = one.record.model_copy(update={"head_seq": until})
+        past.append(Stretch(record, one.after_seq, one.checked or other.checked))
         if not (one.record.head_seq == other.record.head_seq and len(a) > place + 1 and len(b) > place + 1):
             break
     if not past or (len(a) == len(b) == 1):
@@ -375,6 +376,16 @@ def after(history: History, world_id: str, seq: int) -> History:
     """Return what a history has after an effect of one of its worlds."""
     at = next((at for at, stretch in enumerate(history) if stretch.record.world_id == world_id), None)
     return history if at is None else [history[at]._replace(after_seq=seq), *history[at + 1 :]]
+
+
+async def _fold_at(store: Store, history: History, world_id: str, seq: int) -> Fold:
+    """Return a fold at a place of a history, or of a world's own log; only what is checked must verify.
+
+    Raises as `States.fold_at`.
+    """
+    if seq > 0 and any(not each.checked for each in history if each.record.world_id == world_id):
+        return (await store.states.base_at(world_id, seq, check=False)).fold
+    return await store.states.fold_at(world_id, seq)
 
 
 async def _section(store: Store, past: History, counts: Counter[str], by: str, unit: Unit | None) -> float | None:
@@ -446,7 +457,7 @@ async def compare(
     wanted = wanted or Wanted()
     asked = await _checked(store, records, wanted)
     logs = Logs(store)
-    histories = [await history_of(store, record) for record in records]
+    histories = whole = [await history_of(store, record) for record in records]
     total, done = sum(record.head_seq for record in records) * (len(records) - 1), 0
     pairs = []
     for a, b in combinations(histories, 2):
@@ -465,7 +476,7 @@ async def compare(
         ]
     points = sum(len(course.points) for course in courses)
     found: dict[str, Any] = {
-        "worlds": [_world(record, courses[n] if courses else None) for n, record in enumerate(records)],
+        "worlds": [_world(history, courses[n] if courses else None) for n, history in enumerate(whole)],
         "by": asked.by,
         "ignored": ["$" + "".join(f"[{_quoted(step)}]" for step in path) for path in asked.ignored],
         "pairs": [each.document(asked.by) for each in pairs],
@@ -511,13 +522,16 @@ async def _checked(store: Store, records: Sequence[WorldRecord], wanted: Wanted)
     return _Asked(ruleset, measures_of(ruleset.name), by, unit, [*dict.fromkeys((*kinds, *own))], overlooks)
 
 
-def _world(record: WorldRecord, course: Course | None) -> dict[str, Any]:
+def _world(history: History, course: Course | None) -> dict[str, Any]:
+    record = history[-1].record
+    parent = None if len(history) == 1 else history[-2].record
     return {
         "world_id": record.world_id,
         "ruleset": record.ruleset,
         "experiment": record.experiment,
         "head_seq": record.head_seq,
         "head_checksum": record.head_checksum,
+        "fork_of": parent and {"world_id": parent.world_id, "global_seq": parent.head_seq},
         "outcome": None if course is None else course.outcome,
         "labels": {} if course is None else course.labels,
     }
@@ -656,8 +670,8 @@ class At(NamedTuple):
     fold: Fold
 
 
-async def _at(store: Store, place: tuple[str, int], fold: Fold | None = None) -> At:
-    return At(*place, fold or await store.states.fold_at(*place))
+async def _at(store: Store, history: History, place: tuple[str, int], fold: Fold | None = None) -> At:
+    return At(*place, fold or await _fold_at(store, history, *place))
 
 
 # -- what came of it -----------------------------------------------------------------------------------------
@@ -671,15 +685,15 @@ async def _details(
         return {"states": {"divergence": None, "first": None, "stopped": None, "head": listed([])}}
     found: dict[str, Any] = {"after": None, "views": None}
     heads = [  # where courses end
-        await _at(store, (record.world_id, record.head_seq), None if course is None else course.fold)
+        await _at(store, (), (record.world_id, record.head_seq), None if course is None else course.fold)
         for record, course in zip((pair.a, pair.b), courses or (None, None), strict=True)
     ]
     there: Sequence[At] | None = None
     divergence, places, shared = pair.aligned.divergence, pair.places, pair.shared
     if divergence is not None and places is not None:
         there = [
-            await _at(store, place, None if course is None else course.there)
-            for place, course in zip(places, courses or (None, None), strict=True)
+            await _at(store, [*shared.past, *history], place, None if course is None else course.there)
+            for history, place, course in zip((shared.a, shared.b), places, courses or (None, None), strict=True)
         ]
         counts = [
             await logs.counts(after(history, world_id, seq - (row is not None)))
@@ -856,7 +870,8 @@ class _Looking:
         asked, shared, divergence = self._asked, self._pair.shared, self._pair.aligned.divergence
         if whole or self._pair.settings or self._pair.aligned.beginnings:
             start = [
-                await _at(self._store, (each[0].record.world_id, each[0].after_seq)) for each in (shared.a, shared.b)
+                await _at(self._store, each, (each[0].record.world_id, each[0].after_seq))
+                for each in (shared.a, shared.b)
             ]
             found |= await self._first(start, begin, shared.sections(asked.by, asked.unit), one=not whole)
         if not (whole or found["first"] or found["stopped"] or self._there is None or divergence is None):
@@ -868,7 +883,7 @@ class _Looking:
         one, other = [await begin(at) for at in places]
         size = sum(len(at.fold.state.entities) for at in places)
         found = await _beside(self._store, size, partial(one.differences, other, self._ignored))
-        return _differing([at.global_seq for at in places], found)
+        return _differing([at[:2] for at in places], found)
 
     async def _first(
         self, start: Sequence[At], begin: _Begin, sections: tuple[Sections, Sections], *, one: bool = False
@@ -882,12 +897,17 @@ class _Looking:
         )
         await _feed(self._store, search, ones, others, weight=4)  # each is folded, and states are compared
         if search.differences:
-            seqs = [at.global_seq if row is None else row[0] for row, at in zip(search.seen, start, strict=True)]
-            return {"first": {"unit": self._asked.by, "number": search.number, **_differing(seqs, search.differences)}}
+            places = [
+                at[:2] if row is None else (_world_of(row[1]), row[0])
+                for row, at in zip(search.seen, start, strict=True)
+            ]
+            found = _differing(places, search.differences)
+            return {"first": {"unit": self._asked.by, "number": search.number, **found}}
         if search.is_whole:
             return {}
         return {"stopped": {"unit": self._asked.by, "number": search.number, "effects": search.read}}
 
 
-def _differing(seqs: Sequence[int], found: Sequence[Difference]) -> dict[str, Any]:
-    return {"a_seq": seqs[0], "b_seq": seqs[1], **listed(found)}
+def _differing(places: Sequence[tuple[str, int]], found: Sequence[Difference]) -> dict[str, Any]:
+    (a, a_seq), (b, b_seq) = places
+    return {"a_world_id": a, "a_seq": a_seq, "b_world_id": b, "b_seq": b_seq, **listed(found)}

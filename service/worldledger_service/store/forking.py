@@ -337,7 +337,6 @@ class _Fork:
         for agent_id, known in sorted(self._live.fold.state.metadata["agents"].items()):
             spec = with_own_noise(known["policy"], self._ancestors, self.uuid.hex)
             if spec != known["policy"]:
-                more = {name: value for name, value in known.items() if name not in {"policy", "registered_seq"}}
                 more = {name: known[name] for name in ("staleness_threshold", "interrupt_policy") if name in known}
                 drafts.append(registration_draft(agent_id, spec, known["permissions"], known["weight"], **more))
         return drafts
