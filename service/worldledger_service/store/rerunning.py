@@ -551,7 +551,7 @@ class Rerun:
         if drafted.agent_id is not None:
             agent_id, thinking = drafted.agent_id, self._asked.thinking
             if self._asked.playing is not None and (thinking is None or agent_id not in thinking.agents):
-                played = self._play(agent_id, draft)
+                played = self._play(agent_id, drafted)
                 if played is None:
                     return None
                 draft = played
@@ -585,8 +585,12 @@ class Rerun:
         if len(self.report.refusals) < _NAMED:
             self.report.refusals.append(refusal)
 
-    def _play(self, agent_id: str, draft: EffectDraft) -> EffectDraft | None:
-        """Let the user's policy say what an agent does instead. Raises PolicyFailedError."""
+    def _play(self, agent_id: str, drafted: Again) -> EffectDraft | None:
+        """Let the user's policy say what an agent does instead.
+
+        Raises PolicyFailedError with the text of its error: it is told to the user, who gave the policy.
+        """
+        draft = drafted.draft
         assert self._views is not None  # noqa: S101 - it is there with the policy
         assert self._asked.playing is not None  # noqa: S101
         view = self._views.attach(agent_id)
@@ -597,7 +601,8 @@ class Rerun:
             if not isinstance(told, Mapping) or set(told) != {"kind", "payload"}:
                 raise TypeError(f"it returned {told!r}, and not {{'kind': …, 'payload': …}} or None")  # noqa: TRY301
         except Exception as error:
-            raise PolicyFailedError(agent_id, error) from error
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise PolicyFailedError(agent_id, f"{what}, asked about seq {drafted.seq}") from error
         return {**draft, "kind": told["kind"], "payload": told["payload"]}
 
     async def _write(self, group: Group) -> Group:
