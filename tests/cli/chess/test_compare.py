@@ -22,6 +22,17 @@ def test_forks_of_games(on: Cli, games: list[str]) -> None:
     assert found["worlds"][1]["outcome"]["ply"] == 2
 
 
+def test_the_same_game_played_twice(on: Cli, games: list[str]) -> None:
+    """Two games of the same players and seed are equal, whatever their worlds and experiments are called."""
+    play = ("chess", "play", "--white", "random", "--black", "random", "--seed", "4", "--deadline", "0", "--quiet")
+    for name in ("first", "second"):
+        assert on(*play, "--as", name, "--experiment", f"of-{name}").code == 0
+        assert on(*play, "--as", f"{name}-on", "--from", f"{games[0]}@ply:2", "--experiment", f"of-{name}").code == 0
+    for a, b in (("first", "second"), ("first-on", "second-on")):
+        (pair,) = compared(on, a, b)["pairs"]
+        assert (pair["equal"], pair["settings"]) == (True, [])
+
+
 @pytest.fixture
 def games(on: Cli, tmp_path: Path) -> list[str]:
     """Import two games that part at the third half-move, and end differently."""

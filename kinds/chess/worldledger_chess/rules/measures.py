@@ -56,6 +56,7 @@ MEASURES: Final = Measures(
         *("payload.comment", "payload.commands", "payload.evaluation", "payload.nags", "payload.variations"),
         *("payload.thinking_time", "payload.clock", "payload.timestamp", "payload.thinking_time_total"),
         *("payload.digest", "payload.config.digest", "payload.config.recording"),
+        *("payload.config.live.game_id", "payload.config.live.experiment"),
         *(f"/entities/{BOARD}/{name}" for name in ("started_at", "ended_at", "last_updated")),
         *(f"/entities/{colour}/{name}" for colour in ("white", "black") for name in ("thinking_time", "clock")),
     ),
