@@ -102,6 +102,9 @@ async def test_a_phone_shows_names_before_rulesets(page: Page) -> None:
     box = await page.get_by_role("row").filter(has=name).get_by_role("cell").nth(1).bounding_box()
     assert box is not None
     assert box["width"] > 180
+    await page.goto(f"/#/compare?world={GAME}&world=bazaar")
+    await expect(page.locator("code")).to_contain_text(GAME)
+    assert await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
 
 
 async def test_two_worlds_are_selected_and_compared(page: Page) -> None:
@@ -866,6 +869,7 @@ async def test_a_world_is_taken_along_as_one_file(page: Page, tmp_path: Path) ->
     await page.goto(file.as_uri())
     await expect(moment(page)).to_have_attribute("aria-valuenow", "6")
     await expect(state_of(page, "Belief of Bea")).to_contain_text("as of seq")
+    await expect(page.get_by_role("button", name="live")).to_have_count(0)
     await page.goto(f"{file.as_uri()}#/w/bazaar?at=5&agent=Bea&panes=effects,state,integrity")
     await expect(state_of(page, "Belief of Bea")).to_contain_text("as of seq")
     await expect(page.locator(".panel").first).to_contain_text("season")

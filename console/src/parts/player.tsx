@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { onBySimTime, stopFrom, stops } from "../core/playing.ts";
 import { count } from "../core/text.ts";
 import { throttled } from "../core/throttle.ts";
-import { units } from "./app.ts";
+import { offline, units } from "./app.ts";
 import type { WorldModel } from "./model.ts";
 
 const SPEEDS = [0.5, 1, 2, 4, 8, 16, 32, 64];
@@ -149,15 +149,17 @@ export function Player({ model }: { model: WorldModel }) {
       >
         {SPEEDS.map((each) => <option key={each} value={each}>{each}×</option>)}
       </select>
-      <button
-        type="button"
-        class="follow"
-        aria-pressed={live}
-        title="Follow the head (l)"
-        onClick={() => model.toggleLive()}
-      >
-        <span class={model.connected.value ? "dot on" : "dot"} aria-hidden="true" /> live
-      </button>
+      {!offline && (
+        <button
+          type="button"
+          class="follow"
+          aria-pressed={live}
+          title="Follow the head (l)"
+          onClick={() => model.toggleLive()}
+        >
+          <span class={model.connected.value ? "dot on" : "dot"} aria-hidden="true" /> live
+        </button>
+      )}
       {model.paused.value && <span class="about">paused while hidden</span>}
       <Moment model={model} />
     </div>
