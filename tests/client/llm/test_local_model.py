@@ -11,13 +11,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from worldledger_service.cli.rethinking import minds_of
+from worldledger_service.store import Store
+from worldledger_service.store.replaying import check_replay
+from worldledger_service.store.rerunning import Asked
 
+from tests.api.helpers import settings
 from tests.client.helpers import soon
 from worldledger.aio import CancelToken
 from worldledger.client import Client
 from worldledger.llm import Persona, Request
 from worldledger.llm.openai import OpenAIModel
 from worldledger.llm.streaming import Output, collect
+from worldledger.rulesets import load_ruleset
 
 from .conftest import bob_says, playing, told
 
@@ -59,8 +65,11 @@ async def model(address: str) -> AsyncIterator[OpenAIModel]:
     await made.aclose()
 
 
-async def test_a_person_interrupts_a_real_model(room: Client, model: OpenAIModel) -> None:
-    """It is cut off in the middle of a long answer, answers anew, and SQL says what the interruption cost."""
+async def test_a_person_interrupts_a_real_model(room: Client, model: OpenAIModel, shared_url: str) -> None:
+    """It is cut off in the middle of a long answer, answers anew, and SQL says what the interruption cost.
+
+    The log is replayed, and a fork is rerun, without it.
+    """
     persona = Persona(
         character="You tell long stories about the sea.", parameters={"max_tokens": 200, "seed": 1, "temperature": 0.7}
     )
@@ -78,6 +87,17 @@ async def test_a_person_interrupts_a_real_model(room: Client, model: OpenAIModel
     (row,) = rows
     assert (row["agent_id"], row["interrupted_by"], row["tokens_out"]) == ("ann", "bob", first["tokens_out"])
     assert row["tokens_in"] == first["tokens_in"] > 0
+    fork = await room.fork(at="3")
+    gone = OpenAIModel("smollm2", base_url="http://127.0.0.1:1/v1", retries=0)
+    async with Store.open(shared_url, settings()) as store:
+        verdict = await check_replay(store.reader, await store.world(room.world_id), load_ruleset("sandbox"))
+        minds = await minds_of(
+            store, await store.world(fork), {"ann": (gone, persona)}, budget=None, recall="ancestors"
+        )
+        report = await store.rerun(fork, asked=Asked(thinking=minds))
+    await gone.aclose()
+    assert (verdict.finding, verdict.digests >= 1) == (None, True)
+    assert (report.asked, report.recalled >= 1, report.differs_at) == (0, True, None)
 
 
 async def test_the_tokens_of_a_real_prompt_are_counted_as_its_service_does(model: OpenAIModel) -> None:
