@@ -193,6 +193,17 @@ async def test_check_notices(database_url: str) -> None:
     assert any(finding.startswith(beginning) for finding in await schema.check(database_url))
 
 
+async def test_check_notices_rows_that_may_be_null(database_url: str) -> None:
+    """A NOT NULL that was made again without a look at the rows is named, where PostgreSQL knows such (from 18 on)."""
+    async with connected(database_url) as connection, undone(connection):
+        if await connection.fetchval("select current_setting('server_version_num')::int") < 180000:
+            pytest.skip("this server looks at all rows")
+        await connection.execute("alter table effects alter kind drop not null")
+        await connection.execute("alter table effects add constraint k not null kind not valid")
+        findings = compare(await schema.catalogue(connection), expected())
+    assert findings == ["constraint k on effects: unexpected: NOT NULL kind NOT VALID not valid"]
+
+
 async def test_check_reads_the_catalogue_of_postgresql(database_url: str) -> None:
     """A view beside the tables that is named like a part of PostgreSQL's catalogue hides nothing."""
     async with connected(database_url) as connection, undone(connection):

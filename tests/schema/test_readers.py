@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from worldledger_service.database import readers, schema
 
-from .helpers import connected, with_database, with_user
+from .helpers import connected, undone, with_database, with_user
 
 #: What changes something, or holds somebody up, though a reader may not write.
 TRIED = (
@@ -110,6 +110,25 @@ async def test_the_embedded_server_s_own_databases_are_closed(logins: dict[str, 
     for name in ("postgres", "template1"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await asyncpg.connect(with_database(logins["reader"], name))
+
+
+async def test_what_was_granted_besides_is_listed(database_url: str) -> None:
+    """`db check` lists where readers may make tables, and settings of the server that they may change."""
+    async with connected(database_url) as admin, undone(admin):
+        await admin.execute(
+            """
+            create schema theirs; grant create on schema theirs to worldledger_reader;
+            grant set, alter system on parameter session_replication_role to public
+            """
+        )
+        database = await admin.fetchval("select format('%I', current_database())")
+        await admin.execute(f"grant create on database {database} to public")
+        left = await readers.beyond_reading(admin)
+    assert [line.partition(": REVOKE")[0] for line in left if ": REVOKE" in line] == [
+        f"reader: may make tables in the database {database}",
+        "reader: may make tables in the schema theirs",
+        "reader: may change the server's setting session_replication_role",
+    ]
 
 
 @pytest.mark.both_servers

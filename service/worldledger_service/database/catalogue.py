@@ -90,11 +90,11 @@ select format('schema %s: owner %s', nspname, nspowner::regrole) from pg_namespa
 where nspname in ('projections', 'analytics')
 """
 
-#: PostgreSQL 18 lists NOT NULL as constraints too; they stand with the columns here.
+#: PostgreSQL 18 lists NOT NULL as constraints too; they stand with the columns here, unless rows may violate them.
 _CONSTRAINTS: Final = """
 select format('constraint %s on %s: %s%s', conname, ours.name, pg_get_constraintdef(pg_constraint.oid),
               case when not convalidated then ' not valid' end)
-from ours join pg_constraint on conrelid = ours.oid where contype <> 'n'
+from ours join pg_constraint on conrelid = ours.oid where contype <> 'n' or not convalidated
 """
 
 _INDEXES: Final = """

@@ -16,7 +16,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from worldledger_service.database.embedded.cluster import CLUSTER_NAME
-from worldledger_service.database.guards import OWNER_ROLE, READER_ROLE, READER_SETTINGS, SERVICE_ROLE, statements
+from worldledger_service.database.guards import (
+    GUEST_ROLE,
+    OWNER_ROLE,
+    READER_ROLE,
+    READER_SETTINGS,
+    SERVICE_ROLE,
+    statements,
+)
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import Connection
@@ -56,6 +63,24 @@ where has_function_privilege('worldledger_reader', p.oid, 'execute')
 group by u.kind order by min(u.n)
 """
 _TEMPORARY: Final = "select has_database_privilege('worldledger_reader', current_database(), 'temporary')"
+#: Where readers may make tables of their own: in this database, or in a schema that is none of the program's (the
+#: privileges on those are in the catalogue).
+_CREATING: Final = """
+select format('database %I', current_database()) as place
+where has_database_privilege('worldledger_reader', current_database(), 'create')
+union all
+select format('schema %I', nspname) from pg_catalog.pg_namespace
+where nspname !~ '^pg_' and nspname not in ('public', 'projections', 'analytics', 'information_schema')
+  and has_schema_privilege('worldledger_reader', oid, 'create')
+order by 1
+"""
+#: Settings of the server that were granted to readers, or to everybody, and how (SET, ALTER SYSTEM).
+_PARAMETERS: Final = """
+select quote_ident(a.parname) as name, string_agg(distinct acl.privilege_type, ', ') as privileges
+from pg_catalog.pg_parameter_acl a, aclexplode(a.paracl) as acl
+where acl.grantee in (0, 'worldledger_reader'::regrole, 'worldledger_guest'::regrole)
+group by 1 order by 1
+"""
 #: The databases besides this one that PostgreSQL makes with the embedded server, and that readers may connect to.
 _EMBEDDED_OTHERS: Final = f"""
 select datname from pg_catalog.pg_database
@@ -104,6 +129,12 @@ async def beyond_reading(connection: Connection) -> list[str]:
     if await connection.fetchval(_TEMPORARY):
         what = "may make temporary tables, which fill the disk"
         found.append(f"reader: {what}: run `worldledger db upgrade` as the owner of the database")
+    for row in await connection.fetch(_CREATING):
+        mended = f"REVOKE CREATE ON {row['place']} FROM PUBLIC, {READER_ROLE}"
+        found.append(f"reader: may make tables in the {row['place']}: {mended}")
+    for row in await connection.fetch(_PARAMETERS):
+        mended = f"REVOKE {row['privileges']} ON PARAMETER {row['name']} FROM PUBLIC, {READER_ROLE}, {GUEST_ROLE}"
+        found.append(f"reader: may change the server's setting {row['name']}: {mended}")
     if others := [row["datname"] for row in await connection.fetch(_EMBEDDED_OTHERS)]:
         what = f"may connect to {' and '.join(others)} on this server, and write there"
         found.append(f"reader: {what}: run `worldledger db upgrade` as a superuser")
