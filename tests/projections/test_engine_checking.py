@@ -102,6 +102,10 @@ async def test_a_row_changed_by_hand(make_engine: Any, pool: Any, admin: Any, su
             await engine.rebuild(which)
             await engine.run_until_caught_up(timeout=100)
             await assert_verified(engine, which)
+    for text in ("[]", "7", '"\\ud800"'):  # what somebody has put in a report's place
+        await admin.execute("update projection_builds set check_report = $1::text::json", text)
+        assert {each.live.check_report for each in await engine.status() if each.live is not None} == {None}
+    await assert_verified(engine, "counts", "said", "things")
 
 
 @pytest.mark.both_servers

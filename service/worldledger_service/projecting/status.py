@@ -114,7 +114,6 @@ async def status_of(
 
 
 def _build(row: Record, held_back: str | None) -> BuildStatus:
-    report = row["check_report"]
     return BuildStatus(
         build=row["build"],
         version=row["version"],
@@ -130,9 +129,18 @@ def _build(row: Record, held_back: str | None) -> BuildStatus:
         started_at=row["started_at"],
         finished_at=row["finished_at"],
         holder=row["holder"],
-        check_report=None if report is None else orjson.loads(report),
+        check_report=_report(row["check_report"]),
         held_back=held_back,
     )
+
+
+def _report(text: str | None) -> dict[str, Any] | None:
+    """Return what the last check found; None if it cannot be read, which another check replaces."""
+    try:
+        report = None if text is None else orjson.loads(text)
+    except ValueError:
+        return None
+    return report if isinstance(report, dict) else None
 
 
 def _projection(name: str, projection: Projection | None, builds: Mapping[str, BuildStatus]) -> ProjectionStatus:
