@@ -342,9 +342,17 @@ def test_worlds_as_a_tree(on: Cli, database_url: str) -> None:
     line = next(line for line in on("worlds", "--tree").out.splitlines() if "a-name" in line)
     assert line == "  ├ a-name-of-a-world-that-does-not-leave-room-for-anythin… from seq 1 2 effects"
     assert len(line) == 80
+    on("fork", "bazaar", "--as", "elsewhere", "--experiment", "e")
+    on("fork", long, "--at", "1", "--as", "as-long-as-a-uuid-of-a-game-of-chess", "--experiment", "e")
+    assert on("worlds", "--tree", "--experiment", "e").out.splitlines() == [
+        "as-long-as-a-uuid-of-a-game-of-chess from seq 1 of a-name-of…of-eighty 2 effects",
+        "elsewhere from seq 7 of bazaar 2 effects",
+    ]
     tables = ("effects", "requests", "snapshots", "heads", "worlds")
     tamper(database_url, *(f"delete from {table} where world_id = 'bazaar'" for table in tables))
     assert on("worlds", "--tree").out.splitlines()[0] == "child from seq 6 of bazaar, which is not here 2 effects"
+    lines = on("worlds", "--tree", "--experiment", "e").out.splitlines()
+    assert lines[1] == "elsewhere from seq 7 of bazaar, which is not here 2 effects"
 
 
 @pytest.mark.filled(by=lineage, read=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Container, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from worldledger.errors import FileRefusedError, InvalidConfigError, InvalidEffectError
+from worldledger.errors import FileRefusedError, InvalidConfigError, InvalidEffectError, WorldNotFoundError
 from worldledger.kinds import DEFAULT, parts
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.naming import exact_world, no_experiment
@@ -18,6 +19,7 @@ from worldledger_service.cli.output import (
     Piece,
     counted,
     cut,
+    cut_inside,
     cut_line,
     guide,
     json_list,
@@ -117,8 +119,13 @@ async def _as_tree(store: Store, experiment: str | None, unreadable: list[Findin
         (roots if parent is None else parent.forks).append(node)
     if not nodes:
         await _say_none(store, experiment)
+    elsewhere: set[str] = set()
+    if experiment is not None:  # a parent may be in another one
+        for name in sorted({root.origin.world_id for root in roots if root.origin is not None}):
+            with suppress(WorldNotFoundError):
+                elsewhere.add((await store.world(name)).world_uuid)
     most = screen_width() or COLUMNS
-    put_lines(cut_line(line, most) for root in roots for line in _drawn(root, "", "", most))
+    put_lines(cut_line(line, most) for root in roots for line in _drawn(root, "", "", most, elsewhere))
 
 
 class _Node:
@@ -136,23 +143,27 @@ class _Node:
         return 0 if self.origin is None else self.origin.global_seq, self.world_id
 
 
-def _drawn(node: _Node, lead: str, indent: str, most: int) -> Iterator[list[Piece]]:
+def _drawn(node: _Node, lead: str, indent: str, most: int, elsewhere: Container[str]) -> Iterator[list[Piece]]:
     """Draw a world and its forks; ``lead`` is before it, ``indent`` before what is below.
 
-    Where a line is longer than ``most`` columns the name is cut, for what follows it is shorter.
+    Parents that are not drawn are named: those with a uuid in ``elsewhere`` are of another experiment, others are not
+    here. Where a line is longer than ``most`` columns the name of such a parent is cut, and then that of the world.
     """
     line: list[Piece] = [guide(lead)] if lead else []
     about: list[Piece] = []
     if node.origin is not None:
         about.append((f" from seq {node.origin.global_seq}", "dim"))
-        if not lead:
-            about.append((f" of {node.origin.world_id}, which is not here", "yellow"))
     about.append((f" {counted(node.head_seq, 'effect')}", "dim"))
+    if node.origin is not None and not lead:
+        behind, style = ("", "dim") if node.origin.world_uuid in elsewhere else (", which is not here", "yellow")
+        left = most - width(node.world_id) - sum(width(text) for text, _ in about) - len(" of " + behind)
+        parent = cut_inside(node.origin.world_id, max(left, _SHORTEST_NAME))
+        about.insert(1, (f" of {parent}{behind}", style))
     left = most - sum(width(text) for text, _ in [*line, *about])
     yield [*line, (cut(node.world_id, max(left, _SHORTEST_NAME)), "bold"), *about]
     for number, fork in enumerate(sorted(node.forks, key=lambda fork: fork.place), 1):
         last = number == len(node.forks)
-        yield from _drawn(fork, indent + ("└ " if last else "├ "), indent + ("  " if last else "│ "), most)
+        yield from _drawn(fork, indent + ("└ " if last else "├ "), indent + ("  " if last else "│ "), most, elsewhere)
 
 
 async def _as_table(store: Store, experiment: str | None, unreadable: list[Finding]) -> None:
