@@ -75,7 +75,7 @@ from worldledger_service.arrow.pool import ArrowPool
 from worldledger_service.database.engine import connect_one
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.projecting.process import ProjectorProcess
-from worldledger_service.running import relax_gc
+from worldledger_service.running import allow_files, relax_gc
 from worldledger_service.runtime.worlds import Worlds
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
@@ -335,6 +335,7 @@ async def serve(
                 gc.collect()
                 gc.freeze()
                 relax_gc(_OBJECTS)
+                allow_files()
                 # What computes in a thread gives way after this; a request has to come by it several times.
                 sys.setswitchinterval(_SWITCH_SECONDS)
                 server.on_stop = stop

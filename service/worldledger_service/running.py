@@ -1,4 +1,4 @@
-"""Running a coroutine from code that is not a coroutine, and the garbage collector of processes that run much.
+"""Running a coroutine from code that is not a coroutine, and the collector and the files of processes that run much.
 
 `asyncio.run` refuses to run inside a running loop, and that is where notebooks and the bodies of coroutines are.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
 
@@ -49,3 +51,19 @@ def relax_gc(objects: int = 50_000) -> None:
     each, up to 100 ms long.
     """
     gc.set_threshold(objects, 10, 10)
+
+
+#: Most files and connections that a process asks to have open at a time.
+_MOST_FILES: Final = 65_536
+
+
+def allow_files() -> None:
+    """Have as many files and connections open as the process may (`ulimit -Hn`), up to 65,536.
+
+    Shells allow 1,024, and a stream or a WebSocket takes one for as long as it lasts.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # a system may have a limit of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

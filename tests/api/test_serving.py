@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -278,3 +279,20 @@ async def test_it_recovers_from_an_outage_by_itself(database_url: str, projectio
             assert (await client.get("/v1/projections")).status_code == 200
         verified = (await client.get("/v1/worlds/town/verification")).json()
         assert (verified["verified"], verified["effects"]) == (True, 4)
+
+
+def test_as_many_connections_as_the_process_may_have() -> None:
+    """A process asks for the files that it may have, whatever its shell allows at first."""
+    said = subprocess.run(
+        [sys.executable, "-c", _ALLOWED], check=True, capture_output=True, text=True, timeout=120
+    ).stdout
+    assert said.split() == ["512", "512"]
+
+
+_ALLOWED = """
+import resource
+from worldledger_service.running import allow_files
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512))
+allow_files()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
