@@ -101,6 +101,10 @@ def test_a_fork_that_begins_otherwise(on: Cli) -> None:
         result = on("fork", "bazaar", "--as", "poor", "--set", wrong)
         assert result.code != 0
         assert why in " ".join(result.err.split())
+    for option, text in (("--label", ""), ("--label", "x" * 1001), ("--experiment", "")):
+        result = on("fork", "bazaar", "--as", "poor", option, text)
+        assert (result.code, result.out) == (2, "")
+        assert f"invalid value for '{option}': String should have at " in " ".join(result.err.split())
     assert on("state", "poor").code != 0
 
 

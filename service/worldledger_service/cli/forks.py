@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from worldledger.genesis import ForkPoint
     from worldledger.llm import Budget, Model, Persona
     from worldledger_service.store import Store, WorldRecord
+    from worldledger_service.store.forking import NewFork
     from worldledger_service.store.rerunning import Playing, Report
 
 T = TypeVar("T")
@@ -77,14 +78,12 @@ def fork(
     """
     moment = one_moment(at)
     given = _changes(changes or [])
+    wanted = _wanted(
+        world_id=name, experiment=experiment, label=label, changes=given, same_noise=same_noise, anyway=anyway
+    )
 
     async def work(store: Store) -> tuple[WorldRecord, ForkPoint, bool]:
-        from worldledger_service.store.forking import NewFork  # noqa: PLC0415 - slow to load
-
         parent = await exact_world(store, world)
-        wanted = NewFork(
-            world_id=name, experiment=experiment, label=label, changes=given, same_noise=same_noise, anyway=anyway
-        )
         with progress_bar(f"verifying {world}", quiet=quiet or not verify) as tell:
             made, is_new = await store.fork(parent.world_id, moment, wanted, verify=verify, progress=effects(tell))
         fork_of = (await store.states.rules(made.world_id)).fork_of
@@ -110,6 +109,19 @@ def fork(
     more = f", {counted(len(given), 'change')}" if given else ""
     origin = f"from seq {fork_of.global_seq} of {fork_of.world_id}"
     put_text(f"{done} {made.world_id}, {origin}{more}, head {made.head.position}")
+
+
+def _wanted(**fields: Any) -> NewFork:
+    """Return what is asked for. Raises BadParameter for a label or an experiment that cannot be one."""
+    from pydantic import ValidationError  # noqa: PLC0415 - slow to load, as the next
+
+    from worldledger_service.store.forking import NewFork  # noqa: PLC0415
+
+    try:
+        return NewFork(**fields)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise typer.BadParameter(problem["msg"], param_hint=f"'--{problem['loc'][0]}'") from None
 
 
 def _changes(given: Sequence[str]) -> dict[str, Any]:
