@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from worldledger_service.report.blocks import Kind
+if TYPE_CHECKING:
+    from worldledger_service.report.blocks import Kind
 
 #: What stands for a value that is not there.
 NOTHING: Final = "\N{EN DASH}"
