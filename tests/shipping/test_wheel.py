@@ -242,7 +242,7 @@ def test_it_plays_the_packaged_market(
     env = environment(HOME=str(tmp_path), **url)
     env.pop("PYTHONPATH", None)
     command = [str(installed / "python"), str(market / "play.py"), "--world", "market"]
-    assert "\n  20  winter" in run(command, cwd=tmp_path, env=env)
+    assert "\n  20 winter" in run(command, cwd=tmp_path, env=env)
     assert worldledger("config", "check", str(market / "market.yaml"))
     assert "hidden" in worldledger("view", "market", "Trader_1", "--at", "turn:10", "--truth", **url)
 
