@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import resource
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
@@ -51,6 +52,29 @@ def relax_gc(objects: int = 50_000) -> None:
     each, up to 100 ms long.
     """
     gc.set_threshold(objects, 10, 10)
+
+
+_pausing = threading.Lock()
+_paused = 0
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Have the collector look at nothing until the end of the block, in whichever threads such blocks are.
+
+    For what makes millions of objects in one call that no other thread gets in between: there it takes half the time.
+    """
+    global _paused  # noqa: PLW0603 - one collector for the whole process
+    with _pausing:
+        _paused += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _pausing:
+            _paused -= 1
+            if not _paused:
+                gc.enable()
 
 
 #: Most files and connections that a process asks to have open at a time.

@@ -20,6 +20,7 @@ import pytest
 from fastapi import FastAPI
 from worldledger_service import app as composition
 from worldledger_service.app import ListenError, serve
+from worldledger_service.running import gc_paused
 
 from tests.cli.helpers import Running
 from tests.store.helpers import holding_head, wait_for_waiters
@@ -296,3 +297,12 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512))
 allow_files()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
+
+
+def test_the_collector_pauses_as_long_as_anybody_asks() -> None:
+    """Blocks in several threads may overlap: the collector looks again at the end of the last one."""
+    with gc_paused():
+        with gc_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -16,6 +16,7 @@ from worldledger.drafts import json_name
 from worldledger.errors import InvalidEffectError
 from worldledger_service.api.context import ON_END, services
 from worldledger_service.api.problems import BodyTooLargeError, InvalidParameterError, UnsupportedMediaTypeError
+from worldledger_service.running import gc_paused
 
 # -- room for large bodies: an allocation of orjson that fails ends the process ----------------------------
 
@@ -126,12 +127,18 @@ async def read_json(request: Request, limit: int) -> Any:
     plenty, request.scope[ON_END] = await room.take(len(body))
     if not plenty:
         return await asyncio.to_thread(_parse_short, body)
-    return parse(body) if len(body) <= _LARGE else await asyncio.to_thread(parse, body)
+    return parse(body) if len(body) <= _LARGE else await asyncio.to_thread(_parse_large, body)
+
+
+def _parse_large(body: bytes) -> Any:
+    with gc_paused():
+        return parse(body)
 
 
 def _parse_short(body: bytes) -> Any:
     """Parse a body where memory is short. Raises MemoryError where there is too little for orjson to write it again."""
-    value = parse_text(body)
+    with gc_paused():
+        value = parse_text(body)
     check_room(value)
     return value
 
