@@ -136,9 +136,12 @@ class Finding:
     what: str
 
     def error(self) -> TamperedError:
-        """Return the finding as an error to raise."""
+        """Return the finding as an error to raise. A name that no world can have does not break its line."""
+        name = self.world_id
+        if not name.isprintable():
+            name = name.encode("unicode_escape").decode()
         return TamperedError(
-            f"world {self.world_id}, seq {self.global_seq}: {self.what}",
+            f"world {name}, seq {self.global_seq}: {self.what}",
             world_id=self.world_id,
             global_seq=self.global_seq,
             what=self.what,

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.cases import cases
-from worldledger.chain import ORIGIN, ChainRow, Position, StoredEffect, Verifier, chain_checksum, link, verify
+from worldledger.chain import ORIGIN, ChainRow, Finding, Position, StoredEffect, Verifier, chain_checksum, link, verify
 from worldledger.errors import SimulationError, TamperedError
 from worldledger.log_rules import LoggedRequest
 
@@ -487,3 +487,10 @@ def test_a_digest_is_not_taken_for_a_number(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Verifier, "_read_numbers", None)  # which would read it again
     rows = _with_payload(b'{"digest":"1e999","more":["a0e123","00e123"]}')
     assert verdicts(rows, head=end(rows)).verified
+
+
+def test_a_name_breaks_no_line_of_a_finding() -> None:
+    """What somebody has written past the service as a world's name cannot look like another message."""
+    error = Finding("a\nverified b", 1, "it differs").error()
+    assert error.message == r"world a\nverified b, seq 1: it differs"
+    assert error.details["world_id"] == "a\nverified b"

@@ -235,11 +235,11 @@ async def test_the_service_cannot_change_a_view_of_the_log(log: Connection) -> N
                 await log.execute(statement)
 
 
-async def test_who_logs_in_as_the_reader(server_url: str) -> None:
+async def test_who_logs_in_as_the_reader(database_url: str) -> None:
     """Their session reads only, finds the schema, is stopped after a minute, and there may be twenty of them."""
     tag = uuid4().hex[:12]
     prefix = f"wl_ask_{tag}_"
-    async with connected(server_url) as admin:
+    async with connected(database_url) as admin:
         try:
             async with admin.transaction():
                 for statement in guards.roles():
@@ -250,7 +250,7 @@ async def test_who_logs_in_as_the_reader(server_url: str) -> None:
             async with admin.transaction():
                 for statement in guards.roles():
                     await admin.execute(statement.replace("worldledger_", prefix))
-            async with connected(with_user(server_url, f"{prefix}reader", "pw")) as reader:
+            async with connected(with_user(database_url, f"{prefix}reader", "pw")) as reader:
                 shown = {
                     name: await reader.fetchval(f"show {name}")
                     for name in ("default_transaction_read_only", "statement_timeout", "search_path")

@@ -538,9 +538,9 @@ set role worldledger_service;
 create or replace view analytics.entities as
     select * from (select * from analytics.entities_with_forks limit 0) as x where false;
 create or replace view projections.world_summaries as select * from projections.world_summaries_1 where world_id <> 'w';
-alter view analytics.agent_stats set (security_invoker = true);
+alter view analytics.effect_counts set (security_invoker = true);
 alter table projections.state_variables_1 enable row level security;
-create table projections.more () inherits (projections.agent_stats_1);
+create table projections.more () inherits (projections.effect_counts_1);
 create rule swallow as on insert to projections.turns_1 do instead nothing
 """
 
@@ -552,9 +552,9 @@ async def test_upgrade_makes_views_over_projections_anew(database_url: str) -> N
         await connection.execute(_OF_PROJECTIONS)
     findings = await _findings(database_url)
     assert sorted(finding.partition(": ")[0] for finding in findings) == [
-        "view analytics.agent_stats",
+        "view analytics.effect_counts",
         "view analytics.entities",
-        "view projections.agent_stats_1",
+        "view projections.effect_counts_1",
         "view projections.state_variables_1",
         "view projections.turns_1",
         "view projections.world_summaries",

@@ -13,8 +13,11 @@ import pytest
 from worldledger_service.database import engine, guards, schema
 from worldledger_service.database.engine import connect_one, connect_pool
 from worldledger_service.database.failures import explained
+from worldledger_service.store import Store
 
+from tests.conftest import quick_settings
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
+from worldledger.genesis import NewWorld
 
 from .helpers import connected, with_database, with_user
 
@@ -56,6 +59,20 @@ async def test_a_pool_that_is_not_cleaned(database_url: str) -> None:
             await connection.execute("begin; set local application_name = 'other'")
         async with pool.acquire() as connection:
             assert await connection.fetchval("show application_name") == "mine"
+
+
+async def test_settings_of_a_database_change_no_meaning(database_url: str) -> None:
+    """Whatever a database sets for literals, names and bytes: the schema checks as before, and logs are readable."""
+    async with connected(database_url) as admin:
+        database = await admin.fetchval("select format('%I', current_database())")
+        for setting in ("standard_conforming_strings = off", "bytea_output = escape", "quote_all_identifiers = on"):
+            await admin.execute(f"alter database {database} set {setting}")
+    assert [line for line in await schema.check(database_url) if not line.startswith(("setting", "reader"))] == []
+    async with Store.open(database_url, quick_settings()) as store:
+        await store.create_world(NewWorld(world_id="w"))
+        log = await store.log("w")
+        await log.append({"kind": "Said", "payload": {"text": "a\\b"}, "source_id": "a", "schema_version": "1.0.0"})
+        assert (await store.reader.verify("w")).verified
 
 
 async def test_one_connection(database_url: str) -> None:

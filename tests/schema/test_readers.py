@@ -144,7 +144,7 @@ async def test_settings_that_the_role_has_given_itself_are_listed(database_url: 
     """`db check` lists a timeout that was lifted for the role, and how it is put back; it is no wall, for all that."""
 
     async def told() -> list[str]:
-        return [line for line in await schema.check(database_url) if " for the role, not " in line]
+        return [line for line in await schema.check(database_url) if " for the role" in line]
 
     assert await told() == []
     async with connected(database_url) as admin:
@@ -155,6 +155,10 @@ async def test_settings_that_the_role_has_given_itself_are_listed(database_url: 
         assert await told() == [
             f"reader: statement_timeout is '0' for the role, not '60s': {mended} statement_timeout TO '60s'",
             f"reader: search_path is 'a, b' for the role, not 'analytics': {mended} search_path TO 'analytics'",
+        ]
+        await admin.execute(f"alter {place} reset all; alter {place} set extra_float_digits = -15")
+        assert await told() == [
+            f"reader: extra_float_digits is '-15' for the role: {mended[:-3]}RESET extra_float_digits"
         ]
         await admin.execute(f"alter {place} reset all")
     assert await told() == []

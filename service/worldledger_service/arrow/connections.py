@@ -22,7 +22,7 @@ from adbc_driver_postgresql import StatementOptions, dbapi
 
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger_service.database.address import describe
-from worldledger_service.database.engine import APPLICATION_NAME
+from worldledger_service.database.engine import APPLICATION_NAME, AS_WRITTEN
 from worldledger_service.database.failures import ENDED, explain
 from worldledger_service.database.guards import SERVICE_ROLE
 
@@ -64,11 +64,10 @@ class Session:
         self._stopped = False
         settings = {
             "role": role,
-            "search_path": "public",  # as of every connection (`worldledger_service.database.engine`)
+            **AS_WRITTEN,
             "default_transaction_read_only": "on",
-            # The rows of a statement come in the order of its one plan, and literals are plain text.
+            # The rows of a statement come in the order of its one plan.
             "max_parallel_workers_per_gather": "0",
-            "standard_conforming_strings": "on",
         }
         try:
             self.allow(timeout)

@@ -33,6 +33,18 @@ _NOT_FOR_LONG: Final = {
 }
 
 
+#: Settings by which statements mean what they say, and answers are written as they are expected, whatever an address,
+#: a database or a role has of its own. By PostgreSQL's default a schema named like the role goes before schema public:
+#: what somebody has put there must not stand in for the program's tables.
+AS_WRITTEN: Final = {
+    "search_path": "public",
+    "standard_conforming_strings": "on",
+    "quote_all_identifiers": "off",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+}
+
+
 #: Types with lower numbers are PostgreSQL's own, and have the same numbers in every database of every version.
 _FIRST_UNFIXED_OID: Final = 10_000
 #: What was asked about such types, and the answer.
@@ -70,9 +82,7 @@ def _settings(role: str | None, application_name: str) -> dict[str, str]:
     # A process that falls silent in the middle of a transaction (a lost network, a stopped machine) must not hold the
     # lock of a world's head: after a few seconds the server ends its session.
     #
-    # By PostgreSQL's default a schema named like the role goes before schema public, and an address, a database or a
-    # role may have another path: what somebody has put there must not stand in for the program's tables.
-    settings = {"application_name": application_name, "search_path": "public", **_NOT_FOR_LONG}
+    settings = {"application_name": application_name, **AS_WRITTEN, **_NOT_FOR_LONG}
     if role is not None:
         settings["role"] = role
     return settings

@@ -103,6 +103,10 @@ order by split_part(s.setting, '=', 1), d.setdatabase desc
 """
 
 
+#: What only a superuser may set, and `db check` itself advises for other logins.
+_BOUNDS: Final = ("temp_file_limit",)
+
+
 def bounds() -> str:
     """Return the statement that takes away what readers may do beyond reading, as far as the user may."""
     functions = ", ".join(f"'{name}'" for names in _FUNCTIONS.values() for name in names)
@@ -111,7 +115,7 @@ def bounds() -> str:
 
 
 async def other_settings(connection: Connection) -> list[str]:
-    """Say which settings of the reader's role are not those that it is made with: it may set them itself."""
+    """Say which settings of the reader's role are not those that it is made with: it may set any itself."""
     found = {row["name"]: (row["value"], row["place"]) for row in await connection.fetch(_SETTINGS)}
     lines = []
     for name, wanted in READER_SETTINGS.items():
@@ -120,6 +124,9 @@ async def other_settings(connection: Connection) -> list[str]:
             what = "is not set" if value is None else f"is {value!r}"
             mended = f"ALTER ROLE {READER_ROLE}{place} SET {name} TO '{wanted}'"
             lines.append(f"reader: {name} {what} for the role, not {wanted!r}: {mended}")
+    for name, (value, place) in found.items():
+        if name not in READER_SETTINGS and name not in _BOUNDS:
+            lines.append(f"reader: {name} is {value!r} for the role: ALTER ROLE {READER_ROLE}{place} RESET {name}")
     return lines
 
 
