@@ -82,9 +82,8 @@ def gate(value: Any, *, path: str = "$", level: int = 1) -> bytes:
         _walk(value, path, level)
         raise InvalidEffectError("this value cannot be written as JSON", path) from None
     # Most texts can be cleared at a glance; each value is looked at only if that fails.
-    if b"null" in text or (
-        (len(text) >= 2 * (MAX_DEPTH - level) or b"-0.0" in text or b"\\u0000" in text) and _needs_a_walk(text, level)
-    ):
+    plain = len(text) < 2 * (MAX_DEPTH - level) and b"-0.0" not in text and b"\\u0000" not in text
+    if (b"null" in text or (not plain and _needs_a_walk(text, level))) and not _is_clear(value, level):
         _walk(value, path, level)
     return text if len(text) <= _KEPT else bytes(memoryview(text))
 
@@ -96,6 +95,34 @@ def _needs_a_walk(text: bytes, level: int) -> bool:
         or (b"-0.0" in text and _MINUS_ZERO.search(text) is not None)
         or b"\\u0000" in text
     )
+
+
+def _is_clear(value: Any, level: int) -> bool:
+    """Return whether the gate takes a value that orjson could write; `_walk`, much slower, says what it refuses.
+
+    orjson itself refuses integers beyond ±(2^53-1), lone surrogates, keys that are no strings, and other types.
+    """
+    parts: list[Iterator[Any]] = [iter((value,))]
+    while parts:
+        for item in parts[-1]:
+            kind = type(item)
+            if kind is dict or kind is list or kind is tuple:
+                if level + len(parts) - 1 > MAX_DEPTH or (kind is dict and "\x00" in "".join(item)):
+                    return False
+                if item:
+                    parts.append(iter(item.values() if kind is dict else item))
+                    break
+            elif kind is str:
+                if "\x00" in item:
+                    return False
+            elif kind is float:
+                if not math.isfinite(item) or (item == 0.0 and math.copysign(1.0, item) < 0):
+                    return False
+            elif item is not None and kind is not int and kind is not bool:
+                return False
+        else:
+            parts.pop()
+    return True
 
 
 def _walk(value: Any, path: str, level: int) -> None:

@@ -153,6 +153,19 @@ def test_any_value_survives_or_is_refused_with_its_path(value: Any) -> None:
     assert orjson.dumps(back, option=orjson.OPT_SORT_KEYS) == text
 
 
+@settings(max_examples=400, deadline=None)
+@given(ANY_JSON)
+def test_among_many_others_a_value_is_taken_or_refused_as_alone(value: Any) -> None:
+    """Beside so many lists that every value is looked at, the same values are refused, at the same path."""
+    bad = list(offences(value, "$[0]"))
+    try:
+        gate([value, *([[]] * MAX_DEPTH)])
+    except InvalidEffectError as error:
+        assert error.path == bad[0]  # noqa: PT017 - both outcomes are looked at
+    else:
+        assert not bad
+
+
 @cases("wide", [False, True], ids=["short", "long"])
 @cases("level", [1, 2, 50, 100])
 def test_counts_levels_from_where_the_value_will_stand(level: int, wide: bool) -> None:
