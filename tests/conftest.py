@@ -87,10 +87,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
     def end(_number: int, _frame: object) -> None:
         session.shouldstop = "SIGTERM"  # after this test at the latest: asyncio cancels a task, which may swallow that
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background
-            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background, for all that tests start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, end)
 
 
