@@ -280,7 +280,7 @@ def check_stored_text(text: bytes) -> dict[str, Any]:
             raise InvalidEffectError("white space between values: not canonical text", "$")
     if not isinstance(value, dict):
         raise InvalidEffectError("not an object", "$")
-    if not same or _needs_a_walk(text, 1):
+    if not same or (_needs_a_walk(text, 1) and not _is_clear(value, 1)):
         _walk(value, "$", 1)
     if not same and _TOKENS.sub(_common_spelling, text) != _TOKENS.sub(_common_spelling, canonical_json(value)):
         raise InvalidEffectError("an escape or a number that canonical text spells otherwise: not canonical text", "$")

@@ -20,7 +20,7 @@ from msgspec.json import Decoder
 from worldledger.canonical import canonical_json, check_stored_text
 from worldledger.drafts import UnclearRequestError, body_digest, effect_body_digest
 from worldledger.effects import SERVICE_SOURCE, is_system_kind
-from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
+from worldledger.errors import InvalidEffectError, SimulationError, TamperedError, on_one_line
 from worldledger.genesis import is_uuid
 from worldledger.log_rules import (
     FORK_DIGEST_SEQ,
@@ -137,11 +137,8 @@ class Finding:
 
     def error(self) -> TamperedError:
         """Return the finding as an error to raise. A name that no world can have does not break its line."""
-        name = self.world_id
-        if not name.isprintable():
-            name = name.encode("unicode_escape").decode()
         return TamperedError(
-            f"world {name}, seq {self.global_seq}: {self.what}",
+            f"world {on_one_line(self.world_id)}, seq {self.global_seq}: {self.what}",
             world_id=self.world_id,
             global_seq=self.global_seq,
             what=self.what,

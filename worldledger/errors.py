@@ -888,3 +888,12 @@ def _one_of(name: str, action: RecoveryAction, choices: tuple[RecoveryAction, ..
     if action not in choices:
         raise ValueError(f"{name} is one of {', '.join(choice.name for choice in choices)}, not {action}")
     return action
+
+
+def on_one_line(text: str) -> str:
+    """Return a text as it may stand in a message: what cannot be seen, line breaks too, is written as escapes."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()

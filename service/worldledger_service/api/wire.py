@@ -239,7 +239,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Ending(NamedTuple):
-    """What ends a connection: a problem or nothing more, and what is read after it."""
+    """How a connection ends: with a problem or without one, and how much is read afterwards."""
 
     error: SimulationError | None
     url: bytes

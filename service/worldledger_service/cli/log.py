@@ -219,7 +219,7 @@ def import_log(
 
 
 async def _name_missing(store: Store, world: NewWorld) -> None:
-    """Say so if a world that was imported without its ancestors goes on from one that is not here, or another one.
+    """Warn about an imported fork whose parent is missing here, or is another world of that name.
 
     Also if what its genesis says of its parent is not so here.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
-from worldledger.errors import SimulationError
+from worldledger.errors import SimulationError, on_one_line
 
 
 class ReaderGoneError(Exception):
@@ -21,16 +21,12 @@ class ReaderGoneError(Exception):
 
 def plain(text: str) -> str:
     """Return a text that is safe on a terminal: control characters are written as escapes."""
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return on_one_line(text)
 
 
 def counted(number: int, what: str) -> str:
     """Return a number of things in words: ``1 world``, ``2 worlds``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _shown(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 #: While a progress bar is shown: functions that print a line above it.

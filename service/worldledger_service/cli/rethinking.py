@@ -56,7 +56,7 @@ _FIRST_PAUSE_SECONDS: Final = 1.0
 
 @dataclass
 class _Recorded:
-    """What a parent's log tells of an agent's generations, by their req_ids."""
+    """An agent's generations according to the parent's log, by req_id."""
 
     contexts: dict[str, int] = field(default_factory=dict)
     #: those that came to nothing, but to their end
@@ -100,7 +100,7 @@ class _Recorded:
 
 
 class _Eyes:
-    """What one agent sees in one log; ``pending`` has its observations that were not used yet, each with its place."""
+    """One agent's observations of one log; ``pending`` has those not used yet, each with its place."""
 
     def __init__(self, agent_id: str, views: Views, *, digests: bool = False) -> None:
         self.pending: deque[tuple[int, ObservationDelta]] = deque()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from worldledger.errors import on_one_line
+
 if TYPE_CHECKING:
     from worldledger_service.report.blocks import Kind
 
@@ -40,12 +42,8 @@ def _text(value: Any) -> str:
 
 def shown(text: str, most: int = MOST) -> str:
     """Write a text that comes from the data: on one line, with escapes for what cannot be seen, and not too long."""
-    text = text if text.isprintable() else "".join(map(_shown, text))
+    text = on_one_line(text)
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _shown(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def number(value: float, *, whole: bool = True) -> str:

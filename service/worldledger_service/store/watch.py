@@ -16,6 +16,7 @@ import orjson
 import structlog
 
 from worldledger.aio import Backoff
+from worldledger.drafts import MAX_WORD
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger.lru import Lru
 from worldledger_service.database.engine import connect_one
@@ -45,8 +46,6 @@ _HOLD_SECONDS: Final = 3 * EVERY
 _PAUSE_SECONDS: Final = 0.002
 #: Most worlds in one wake-up: a payload has less than 8,000 bytes, a world's name at most 200.
 _MOST_WORLDS: Final = 30
-#: Characters of the longest name of a world.
-_LONGEST_NAME: Final = 200
 #: Seconds between two attempts to connect.
 _RECONNECT: Final = (0.1, 5.0)
 
@@ -161,7 +160,7 @@ class Wakeups:
             return
         try:
             heads = orjson.loads(str(payload))
-            moved = [(name, head) for name, head in heads.items() if type(head) is int and len(name) <= _LONGEST_NAME]
+            moved = [(name, head) for name, head in heads.items() if type(head) is int and len(name) <= MAX_WORD]
         except (ValueError, AttributeError):
             log.debug("what came over the channel is no wake-up", channel=CHANNEL)
             return
