@@ -141,11 +141,6 @@ class TimedQueue(Generic[T]):
         """True once it has been closed."""
         return self._closed
 
-    @property
-    def next_at(self) -> float | None:
-        """The time at which the next item becomes due; None if the queue is empty."""
-        return self._heap[0][0] if self._heap else None
-
     # -- putting -------------------------------------------------------------------------------------------
 
     async def put_at(self, deliver_at: float, item: T) -> None:
@@ -212,10 +207,6 @@ class TimedQueue(Generic[T]):
             if not self._closed:
                 self._waiters.remove(waiter)
                 self._arrange()
-
-    def peek_due(self) -> T | None:
-        """Return the next item if it is due, without taking it."""
-        return self._heap[0][2] if self._is_due() else None
 
     def drain_due(self, limit: int | None = None) -> list[T]:
         """Take the items that are due, at most ``limit``, in their order; never waits.

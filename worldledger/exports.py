@@ -226,21 +226,6 @@ def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
         yield line
 
 
-def check_export(
-    stream: BinaryIO,
-    *,
-    name: str,
-    noted: Iterable[Position] = (),
-    max_effect_bytes: int = _MIB,
-    progress: Progress | None = None,
-    spill: Spill | None = None,
-) -> CheckedExport:
-    """Check a whole export as `check_exports` does; return what it says of the world that was exported."""
-    return check_exports(
-        stream, name=name, noted=noted, max_effect_bytes=max_effect_bytes, progress=progress, spill=spill
-    )[-1]
-
-
 def check_exports(
     stream: BinaryIO,
     *,

@@ -70,11 +70,11 @@ def taken(agent_id: str, other: str) -> str:
     return f"{agent_id!a} is the agent {other!a} in another Unicode form; both are one name after NFC"
 
 
-def check_namesake(agent_id: str, names: Iterable[str], path: str = "$.agent_id") -> None:
+def check_namesake(agent_id: str, names: Iterable[str]) -> None:
     """Raise InvalidEffectError if a new agent's name is another spelling of one of these; ``agent_id`` names it."""
     other = namesake(agent_id, names)
     if other is not None:
-        raise InvalidEffectError(taken(agent_id, other), path, agent_id=other)
+        raise InvalidEffectError(taken(agent_id, other), "$.agent_id", agent_id=other)
 
 
 # -- the names of columns in answers whose rows are objects -----------------------------------------------

@@ -13,9 +13,6 @@ from typing import Any, Final
 import orjson
 from pydantic import BaseModel, Field
 
-#: Name of the canonical profile of states: the standard library's json with sorted keys, compact, UTF-8, no NaN.
-STATE_PROFILE: Final = "state/1"
-
 Point = tuple[float, float, float]
 
 

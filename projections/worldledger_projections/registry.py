@@ -81,10 +81,10 @@ def called(tree: ast.AST) -> Iterator[str]:
             yield node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
 
-def impurities(tree: ast.AST, package: str, *, own: Container[str] = ()) -> list[str]:
+def impurities(tree: ast.AST, package: str) -> list[str]:
     """Return what the module of somebody else's package imports or calls that reaches outside, each once.
 
-    ``own`` are calls that are allowed. Other packages are taken to be pure unless they are known for I/O.
+    Other packages are taken to be pure unless they are known for I/O.
     """
     found: dict[str, None] = {}
     for module, names in imports(tree, package):
@@ -93,7 +93,7 @@ def impurities(tree: ast.AST, package: str, *, own: Container[str] = ()) -> list
             found[module] = None
         found |= dict.fromkeys(name for name in names if name in OUTSIDE)
     found |= dict.fromkeys(name for name in called(tree) if name in OUTSIDE)
-    return [name for name in found if name not in own]
+    return list(found)
 
 
 #: The entry-point group in which packages offer projections.

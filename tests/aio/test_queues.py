@@ -31,9 +31,7 @@ async def test_an_item_is_given_at_its_time() -> None:
     queue: TimedQueue[str] = TimedQueue()
     await queue.put_at(2.5, "late")
     await queue.put_at(1.0, "soon")
-    assert queue.next_at == 1.0
     assert [await got(queue), await got(queue)] == [(1.0, "soon"), (2.5, "late")]
-    assert queue.next_at is None
 
 
 @virtual
@@ -129,9 +127,7 @@ async def test_draining_takes_what_is_due() -> None:
     for at, item in [(3.0, "d"), (1.0, "a"), (2.0, "b"), (2.0, "c"), (9.0, "e")]:
         queue.put_nowait_at(at, item)
     assert queue.drain_due() == []
-    assert queue.peek_due() is None
     loop().advance(3.0)
-    assert queue.peek_due() == "a"
     assert queue.drain_due(2) == ["a", "b"]
     assert queue.drain_due() == ["c", "d"]
     assert len(queue) == 1

@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import aclosing
-from io import BytesIO
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 from worldledger_chess.arena import Arena
-from worldledger_service.store.transfer import import_export
 
-from tests.store.exports import export_of, text
+from tests.store.exports import export_of, restored, text
 from worldledger.errors import FoldError
-from worldledger.exports import check_export
 
 from .helpers import Opening, attempt, effects, new_game, refused, wait_for
 
 Change = Callable[[list[dict[str, Any]]], None]
 
 
-async def restored(arena: Arena, change: Change, name: str = "after") -> str:
+async def restored_game(arena: Arena, change: Change, name: str = "after") -> str:
     """Restore the log of a new game under another name, changed, and with a chain that holds; return the first name."""
     game = await arena.create(new_game(deadline_s=5.0))
     await attempt(game, "w", "e2e4")
@@ -30,8 +27,7 @@ async def restored(arena: Arena, change: Change, name: str = "after") -> str:
     for each in found:
         each["world_id"] = name
     change(found)
-    file = BytesIO(export_of([text(each) for each in found], name))
-    await import_export(arena._store.reader, file, check_export(file, name=name), name=name)
+    await restored(arena._store, export_of([text(each) for each in found], name))
     return game.game_id
 
 
@@ -43,7 +39,7 @@ def bad_position(found: list[dict[str, Any]]) -> None:
 async def test_a_position_that_is_none(opening: Opening) -> None:
     """Whoever asks is told that the log cannot be read, and where; those who look after games say it once."""
     async with opening.until(scan_every=1e9) as arena:
-        before = await restored(arena, bad_position)
+        before = await restored_game(arena, bad_position)
         error = await refused(arena.game("after"))
         assert isinstance(error, FoldError)
         assert "the position after seq" in error.message
@@ -70,7 +66,7 @@ async def test_a_time_beyond_the_calendar(arena: Arena, subtests: pytest.Subtest
                 found[-1]["wall_time"] = moment  # noqa: B023
 
             name = f"at-{moment:g}".replace("+", "")
-            await restored(arena, late, name)
+            await restored_game(arena, late, name)
             game = await arena.game(name)
             assert [move.san_notation for move in game.state.move_history] == ["e4"]
             assert game.state.last_updated.year == 9999

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from typing import Any
 
 import orjson
 import pytest
 from worldledger_service.runtime import Orchestrator
 from worldledger_service.store import Store
-from worldledger_service.store.transfer import import_export
 
 from tests.api.helpers import settings
-from tests.store.exports import effect, export_of, genesis, text
+from tests.store.exports import effect, export_of, genesis, restored, text
 from worldledger.client import World
 from worldledger.errors import IllegalEffectError, InvalidConfigError, InvalidEffectError, SimulationError
-from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
 from worldledger.intents import registration_draft
 from worldledger.observation import ObservationPolicy
@@ -59,10 +56,7 @@ async def test_a_log_with_both_is_lived_in_as_before(database_url: str) -> None:
     drafts = [registration_draft(name, policy_spec(ObservationPolicy())) for name in (ONE, TWO)]
     lines = [text(genesis("old")), *(text(effect(n, "old", **each)) for n, each in enumerate(drafts, 2))]
     async with Store.open(database_url, settings()) as store:
-        data = export_of(lines, "old")
-
-        stream = io.BytesIO(data)
-        assert await import_export(store.reader, stream, check_export(stream, name="old"), name="old")
+        assert await restored(store, export_of(lines, "old"))
     async with Orchestrator.open(database_url, world_id="old", settings=settings()) as world:
         assert set(await world.agents()) == {ONE, TWO}
         await world.register_agent(ONE, weight=2)

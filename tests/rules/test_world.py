@@ -13,14 +13,9 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from worldledger import world
-from worldledger.world import STATE_PROFILE, WorldState, state_digest, state_text
+from worldledger.world import WorldState, state_digest, state_text
 
 from .values import ANY_JSON, GOOD_JSON, GOOD_OBJECTS, same
-
-
-def test_the_profile_has_a_name() -> None:
-    """Whoever writes a digest down says in which profile the text was."""
-    assert STATE_PROFILE == "state/1"
 
 
 @pytest.mark.parametrize(

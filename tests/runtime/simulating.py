@@ -20,6 +20,7 @@ from worldledger_service.store import Store
 
 from tests.conftest import NEVER
 from tests.rulesets.simulation.playing import trade
+from tests.store.exports import restored
 from tests.warm import Process
 from worldledger.config import OrchestratorConfig
 from worldledger.deltas import PARTS, View
@@ -159,3 +160,9 @@ async def drama(world: Orchestrator, turns: int, seed: int = 1) -> list[Simulati
         await engine(what, agent_id=random.choice(names), **({"turns": 1} if what == "AgentPaused" else {}))
         await engine("TurnEnded")
     return refused
+
+
+async def restore(url: str, data: bytes) -> None:
+    """Import a world's exported bytes into another database."""
+    async with Store.open(url, Settings(pool_size=2, snapshot_every=NEVER)) as store:
+        await restored(store, data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -12,13 +11,10 @@ import orjson
 import pytest
 import pytest_asyncio
 from worldledger_service.runtime import Orchestrator
-from worldledger_service.settings import Settings
-from worldledger_service.store import Store
-from worldledger_service.store.transfer import export_world, import_export
 
 from tests.api.helpers import serving
-from tests.conftest import NEVER
 from tests.rulesets.simulation.playing import setting, trade
+from tests.store.exports import exported
 from worldledger.client import Client
 from worldledger.config import OrchestratorConfig
 from worldledger.drafts import REQUEST_DIGEST
@@ -30,11 +26,10 @@ from worldledger.errors import (
     RequestConflictError,
     SimulationError,
 )
-from worldledger.exports import check_export
 from worldledger.intents import Accepted
 
 from .helpers import custom, effects, head_of, refused, speak, wait_for, whole
-from .simulating import Reader, changing, create, opened, said, text_of, views_at
+from .simulating import Reader, changing, create, opened, restore, said, text_of, views_at
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -207,18 +202,6 @@ async def test_a_whole_turn_in_one_request(world: Orchestrator) -> None:
 # -- requests that come again --------------------------------------------------------------------------------
 
 
-async def _exported(store: Store, world_id: str) -> bytes:
-    parts: list[bytes] = []
-    await export_world(store.reader, await store.world(world_id), parts.append)
-    return b"".join(parts)
-
-
-async def _restored(url: str, data: bytes) -> None:
-    stream = io.BytesIO(data)
-    async with Store.open(url, Settings(pool_size=2, snapshot_every=NEVER)) as store:
-        await import_export(store.reader, stream, check_export(stream, name="x.ndjson"), name="x.ndjson")
-
-
 async def test_a_rewritten_request_is_the_same_again_everywhere(
     world: Orchestrator, database_url: str, fresh_url: str
 ) -> None:
@@ -249,7 +232,7 @@ async def test_a_rewritten_request_is_the_same_again_everywhere(
     await comes_again(world)
     async with opened(database_url, world.world_id) as there:
         await comes_again(there)
-    await _restored(fresh_url, await _exported(world._follower._store, world.world_id))
+    await restore(fresh_url, await exported(world._follower._store, world.world_id))
     async with opened(fresh_url, world.world_id) as there:
         await comes_again(there)
 
@@ -274,10 +257,10 @@ async def test_nobody_forges_what_was_asked(world: Orchestrator, fresh_url: str)
     assert isinstance(error, InvalidEffectError)
     assert error.path == f"$.source_metadata.{REQUEST_DIGEST}"
     await world.broadcast_event({**said("TurnStarted"), "req_id": "r"})
-    data = await _exported(world._follower._store, world.world_id)
+    data = await exported(world._follower._store, world.world_id)
     said_there = (await _last(world))["source_metadata"][REQUEST_DIGEST]
     with pytest.raises(FileRefusedError):  # the chain tells that a line was changed
-        await _restored(fresh_url, data.replace(said_there.encode(), b"f" * 64))
+        await restore(fresh_url, data.replace(said_there.encode(), b"f" * 64))
 
 
 # -- who is first --------------------------------------------------------------------------------------------

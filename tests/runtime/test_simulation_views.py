@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -13,22 +12,22 @@ from hypothesis import HealthCheck, given, settings
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 from worldledger_service.store.replaying import ReplayVerdict, check_replay
-from worldledger_service.store.transfer import export_world, import_export
 from worldledger_simulation.rules import RULESET, SimulationState
 from worldledger_simulation.rules.words import UNOBSERVED
 
 from tests.conftest import NEVER
 from tests.rulesets.simulation.playing import Play, plays, trade
+from tests.store.exports import exported
 from worldledger.chain import link
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
-from worldledger.exports import check_export
 from worldledger.folding import Fold
+from worldledger.moments import Moment
 from worldledger.views import Views
 from worldledger.world import state_text
 
 from .helpers import effects, head_of, refused
-from .simulating import Reader, changing, create, drama, elsewhere, opened, said, text_of, views_at
+from .simulating import Reader, changing, create, drama, elsewhere, opened, restore, said, text_of, views_at
 
 _AGENTS = ["Ann", "Bob", "Café", "Eve"]
 
@@ -50,18 +49,6 @@ def _config(**changes: Any) -> dict[str, Any]:
     ]
     found["observability"]["default"] = {"level": "external", "noise": 0.3}
     return found
-
-
-async def _exported(store: Store, world_id: str) -> bytes:
-    parts: list[bytes] = []
-    await export_world(store.reader, await store.world(world_id), parts.append)
-    return b"".join(parts)
-
-
-async def _restored(url: str, data: bytes) -> None:
-    stream = io.BytesIO(data)
-    async with Store.open(url, Settings(pool_size=2, snapshot_every=NEVER)) as store:
-        await import_export(store.reader, stream, check_export(stream, name="some.ndjson"), name="some.ndjson")
 
 
 async def _verdict(url: str, world_id: str) -> ReplayVerdict:
@@ -104,12 +91,12 @@ async def test_what_was_seen_live_is_what_the_log_gives(
             assert not kinds & UNOBSERVED
             assert b"secret thoughts" not in orjson.dumps([readers[name].document, readers[name].events])
         assert await views_at(other, _AGENTS, head, every) == told
-        data = await _exported(world._follower._store, world_id)
+        data = await exported(world._follower._store, world_id)
     for spacing in (NEVER, 7):
         async with opened(database_url, world_id, snapshot_every=spacing) as world:
             assert await views_at(world, _AGENTS, head, every) == told
     assert await elsewhere(database_url, world_id, head, every) == told
-    await _restored(fresh_url, data)
+    await restore(fresh_url, data)
     async with opened(fresh_url, world_id) as world:
         assert await views_at(world, _AGENTS, head, every) == told
 
@@ -159,13 +146,13 @@ async def test_the_view_at_a_turn_is_of_that_turn(database_url: str, world_id: s
         store = world._follower._store
         record = await store.world(world_id)
         for turn, text in live.items():
-            seq = await store.states.seq_at(record, unit=("turn", turn))
+            _, seq = await store.states.place_at(record, Moment(unit=("turn", turn)))
             view = await world.view("Ann", at_seq=seq)
             assert text_of(view) == text
             assert view.visible_entities["Ann"]["gold"] == float(turn)
         assert len(set(live.values())) == 4
         with pytest.raises(MomentNotFoundError):
-            await store.states.seq_at(record, unit=("turn", 5))
+            await store.states.place_at(record, Moment(unit=("turn", 5)))
 
 
 async def test_an_agent_has_no_view_before_it_was_there(database_url: str, world_id: str) -> None:
@@ -209,7 +196,7 @@ async def _dramatic(url: str, world_id: str) -> bytes:
             await world.agent(name)
         await drama(world, 5)
         await world.flush()
-        return await _exported(world._follower._store, world_id)
+        return await exported(world._follower._store, world_id)
 
 
 async def test_view_digests_are_in_the_log_and_prove_the_views(database_url: str, world_id: str) -> None:
@@ -272,7 +259,7 @@ async def test_a_forged_log_is_found_out(
 ) -> None:
     """Digests, the noise's key, levels or values that were changed, the chain made anew: a replay sees other views."""
     data = _forged(await _dramatic(database_url, world_id), change)
-    await _restored(fresh_url, data)
+    await restore(fresh_url, data)
     verdict = await _verdict(fresh_url, world_id)
     assert verdict.finding is not None
     assert verdict.finding.kind == "view_differs"

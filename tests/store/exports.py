@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
+from worldledger_service.store import Store
+from worldledger_service.store.transfer import export_world, import_export
 
-from worldledger.chain import link
-from worldledger.exports import Marks, Trailer
+from worldledger.chain import Position, link
+from worldledger.exports import CheckedExport, Marks, Trailer, check_exports
 
 WORLD_UUID = "0123456789abcdef0123456789abcdef"
 
@@ -73,3 +76,24 @@ def export_of(lines: Sequence[bytes], world_id: str = "w") -> bytes:
         marks=marks.written(),
     )
     return b"".join([line + b"\n" for line in (*lines, trailer.line())])
+
+
+# -- there and back ------------------------------------------------------------------------------------------
+
+
+async def exported(store: Store, world_id: str) -> bytes:
+    """Export a world into memory."""
+    parts: list[bytes] = []
+    await export_world(store.reader, await store.world(world_id), parts.append)
+    return b"".join(parts)
+
+
+def checked(stream: BinaryIO, *noted: Position, max_effect_bytes: int = 1024 * 1024) -> CheckedExport:
+    """Check a file; return what it says of the world that was exported."""
+    return check_exports(stream, name="some.ndjson", noted=noted, max_effect_bytes=max_effect_bytes)[-1]
+
+
+async def restored(store: Store, data: bytes) -> bool:
+    """Check and import a file's bytes."""
+    stream = io.BytesIO(data)
+    return await import_export(store.reader, stream, checked(stream), name="some.ndjson")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from worldledger.chain import Position, link
 from worldledger.errors import FileRefusedError
-from worldledger.exports import MAX_MARKS, CheckedExport, Marks, check_export
+from worldledger.exports import MAX_MARKS, CheckedExport, Marks
 from worldledger.genesis import REQUIRED
 
-from .exports import WORLD_UUID, effect, export_of, genesis, text, texts
+from .exports import WORLD_UUID, checked, effect, export_of, genesis, text, texts
 
 WHOLE = export_of(texts(6))
 LINES = WHOLE.splitlines(keepends=True)
@@ -25,7 +25,7 @@ LINES = WHOLE.splitlines(keepends=True)
 
 def check(data: bytes, *noted: Position, max_effect_bytes: int = 1024 * 1024) -> CheckedExport:
     """Check a file's bytes."""
-    return check_export(io.BytesIO(data), name="some.ndjson", noted=noted, max_effect_bytes=max_effect_bytes)
+    return checked(io.BytesIO(data), *noted, max_effect_bytes=max_effect_bytes)
 
 
 def refusal(data: bytes, *noted: Position) -> tuple[int, str]:
@@ -289,7 +289,7 @@ def test_an_overlong_line_is_refused_before_it_is_read() -> None:
     """Of a line beyond the limit no more is read than shows its length."""
     source = _Endless()
     with pytest.raises(FileRefusedError, match="more than 1048576 bytes"):
-        check_export(io.BufferedReader(source), name="endless")
+        checked(io.BufferedReader(source))
     assert source.given < 2 * 1024 * 1024
 
 

@@ -38,11 +38,10 @@ from worldledger_service.store.snapshots import Taken
 from worldledger.chain import StoredEffect
 from worldledger.effects import EffectDraft
 from worldledger.errors import WorldNotFoundError
-from worldledger.exports import check_export
 from worldledger.folding import Fold
 from worldledger.genesis import NewWorld
 
-from .exports import export_of, texts
+from .exports import checked, export_of, texts
 from .helpers import assert_sound
 from .states import moved, replayed, snapshots
 
@@ -132,9 +131,9 @@ async def test_a_large_import_is_folded_elsewhere(
     await store.import_world(NewWorld(world_id=world_id), first)
     lines = texts(COUNT, f"{world_id}-log")
     stream = io.BytesIO(export_of(lines, f"{world_id}-log"))
-    checked = check_export(stream, name="log")
-    assert await store.import_log(stream, checked, name="log")
-    assert not await store.import_log(stream, checked, name="log")  # the very same is there
+    found = checked(stream)
+    assert await store.import_log(stream, found, name="log")
+    assert not await store.import_log(stream, found, name="log")  # the very same is there
     assert (await store.states.state_at(world_id, COUNT + 1)).global_seq == COUNT + 1  # which waits for them
     await done(store)
     assert folded == [1]  # what came after the last snapshot

@@ -14,9 +14,8 @@ from worldledger.drafts import REQUEST_DIGEST, effect_body_digest
 from worldledger.errors import InvalidEffectError, RequestConflictError
 from worldledger.genesis import NewWorld
 
-from .exports import effect, export_of, genesis, text
+from .exports import effect, export_of, genesis, restored, text
 from .helpers import draft
-from .test_transfer import restored
 
 Opener = Callable[..., Awaitable[Store]]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -10,15 +9,14 @@ import pytest
 import pytest_asyncio
 from worldledger_service.store import Store, statements
 from worldledger_service.store.repairing import repair_requests
-from worldledger_service.store.transfer import export_world, import_export
 from worldledger_service.store.verification import every_world, verify_world
 
 from worldledger.chain import ORIGIN, Position
 from worldledger.errors import WorldNotFoundError
-from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
 from worldledger.time_authority import TIME_AUTHORITY_KIND
 
+from .exports import exported, restored
 from .helpers import draft, guards_down
 
 if TYPE_CHECKING:
@@ -154,11 +152,8 @@ async def test_what_is_done_is_found_and_repaired(
         assert await _seen(admin, world) == (True, "None"), name
     assert not (await repair_requests(store.reader, database_url, world)).changed
     assert (await store.reader.verify(world)).position == head
-    stream = io.BytesIO()
-    await export_world(store.reader, await store.world(world), stream.write)
-    stream.seek(0)
     other = await open_store(other_url)
-    assert await import_export(other.reader, stream, check_export(stream, name="f"), name="f")
+    assert await restored(other, await exported(store, world))
     assert (await other.reader.verify(world)).verified
 
 

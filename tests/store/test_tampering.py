@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 from worldledger_service.store import EventLog, Store
-from worldledger_service.store.transfer import import_export
 
 from worldledger.errors import RecoveryAction, TamperedError
-from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
 
-from .exports import export_of, texts
+from .exports import export_of, restored, texts
 from .helpers import assert_sound, draft, guards_down
 
 if TYPE_CHECKING:
@@ -113,8 +110,7 @@ async def test_bulk_writes(log: EventLog, store: Store, world_id: str, intruder:
     with pytest.raises(TamperedError) as caught:
         await store.create_world(NewWorld(world_id=name))
     assert_tampered(caught.value, name, 1)
-    stream = io.BytesIO(export_of(texts(5, name), name))
     with pytest.raises(TamperedError) as caught:
-        await import_export(store.reader, stream, check_export(stream, name="f"), name="f")
+        await restored(store, export_of(texts(5, name), name))
     assert_tampered(caught.value, name, 1)
     await intruder.execute("delete from effects where world_id = $1", name)

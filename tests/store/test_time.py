@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from io import BytesIO
 
 import pytest
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store.bulk import WorldsAtOnce
-from worldledger_service.store.transfer import import_export
 
 from worldledger.drafts import check_draft
 from worldledger.errors import InvalidEffectError, RecoveryAction, SimTimeOrderError, TimeAuthorityError
-from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
 
 from . import exports
@@ -75,8 +72,7 @@ async def test_a_world_of_before_goes_on_in_epoch_seconds(open_store: Opener, wo
     store = await open_store(clock=Clock(1.7e9))
     old = exports.genesis(world_id, time_authority="wall") | {"sim_time": 1.6e9, "wall_time": 1.6e9}
     later = exports.effect(2, world_id, sim_time=1.6e9 + 1, wall_time=1.6e9 + 1)
-    file = BytesIO(exports.export_of([exports.text(old), exports.text(later)], world_id))
-    assert await import_export(store.reader, file, check_export(file, name="old"), name="old")
+    assert await exports.restored(store, exports.export_of([exports.text(old), exports.text(later)], world_id))
     log = await store.log(world_id)
     await log.append(draft())
     assert [effect["sim_time"] for effect in await effects(log)] == [1.6e9 + 1, 1.7e9]

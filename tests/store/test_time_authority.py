@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from worldledger_service.store import EventLog, Store, statements
 from worldledger_service.store.records import Head
 from worldledger_service.store.sealing import Sealer
-from worldledger_service.store.transfer import import_export
 from worldledger_service.store.units import Unit
 
 from worldledger.drafts import check_draft
@@ -28,7 +26,6 @@ from worldledger.errors import (
     SimulationError,
     TimeAuthorityError,
 )
-from worldledger.exports import check_export
 from worldledger.genesis import NewWorld
 from worldledger.time_authority import TIME_AUTHORITY_KIND, TimeAuthority
 
@@ -339,8 +336,7 @@ async def test_a_setting_of_before_adds_nothing(open_store: Opener, world_id: st
         exports.genesis(world_id, time_authority="wall"),
         exports.effect(2, world_id, kind=TIME_AUTHORITY_KIND, payload={"authority": "unity"}, source_id="worldledger"),
     ]
-    file = BytesIO(exports.export_of(list(map(exports.text, lines)), world_id))
-    assert await import_export(store.reader, file, check_export(file, name="old"), name="old")
+    assert await exports.restored(store, exports.export_of(list(map(exports.text, lines)), world_id))
     log = await store.log(world_id)
     await log.append(at(5.0, "unity"))
     assert [effect["sim_time"] for effect in await effects(log)] == [2.0, 5.0]

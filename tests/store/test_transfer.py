@@ -17,10 +17,9 @@ from tests.rules.chains import chained
 from worldledger.chain import StoredEffect
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import FileRefusedError, RequestConflictError, TamperedError, WorldExistsError
-from worldledger.exports import CheckedExport, check_export
 from worldledger.genesis import NewWorld
 
-from .exports import effect, export_of, genesis, text, texts
+from .exports import checked, effect, export_of, exported, genesis, restored, text, texts
 from .helpers import draft, guards_down
 
 if TYPE_CHECKING:
@@ -34,20 +33,6 @@ _TABLES = {
     "effects": "world_id, global_seq, effect::text, checksum, kind, source_id, sim_time",
     "requests": "world_id, source_id, req_id, body_sha256, first_seq, last_seq",
 }
-
-
-async def exported(store: Store, world_id: str) -> bytes:
-    """Export a world into memory."""
-    parts: list[bytes] = []
-    await export_world(store.reader, await store.world(world_id), parts.append)
-    return b"".join(parts)
-
-
-async def restored(store: Store, data: bytes) -> bool:
-    """Check and import a file's bytes."""
-    stream = io.BytesIO(data)
-    checked = check_export(stream, name="some.ndjson")
-    return await import_export(store.reader, stream, checked, name="some.ndjson")
 
 
 async def contents(url: str, world_id: str) -> dict[str, list[tuple[object, ...]]]:
@@ -157,7 +142,7 @@ async def test_an_export_ends_at_the_head_it_began_with(store: Store, world_id: 
     parts: list[bytes] = []
     trailer = await export_world(store.reader, record, parts.append)
     assert trailer.head == record.head.position
-    assert check_export(io.BytesIO(b"".join(parts)), name="f").trailer.count == record.head_seq
+    assert checked(io.BytesIO(b"".join(parts))).trailer.count == record.head_seq
 
 
 async def test_the_same_log_again_changes_nothing(store: Store, world_id: str, database_url: str) -> None:
@@ -208,11 +193,11 @@ async def test_a_file_that_changes_meanwhile_leaves_nothing(
 ) -> None:
     """A file that is no longer the one that was checked is refused, and nothing of it is kept."""
     data = export_of(texts(5, world_id), world_id)
-    checked = check_export(io.BytesIO(data), name="f")
+    as_it_was = checked(io.BytesIO(data))
     with pytest.raises(FileRefusedError, match="changed while it was being imported"):
-        await import_export(store.reader, io.BytesIO(data.replace(before, after)), checked, name="f")
+        await import_export(store.reader, io.BytesIO(data.replace(before, after)), as_it_was, name="f")
     with pytest.raises(FileRefusedError, match="changed while it was being imported"):
-        await import_export(store.reader, io.BytesIO(data[:300]), checked, name="f")
+        await import_export(store.reader, io.BytesIO(data[:300]), as_it_was, name="f")
     assert await store.reader.head_seqs([world_id]) == {}
 
 
@@ -272,8 +257,7 @@ async def test_requests_are_found_across_chunks(
         *(text(effect(seq, world_id, req_id=req)) for seq, req in enumerate("aaabbbc", 2)),
     ]
     stream = io.BytesIO(export_of(lines, world_id))
-    checked: CheckedExport = check_export(stream, name="f")
-    await import_export(store.reader, stream, checked, name="f", progress=made.append)
+    await import_export(store.reader, stream, checked(stream), name="f", progress=made.append)
     rows = await admin.fetch(
         "select req_id, first_seq, last_seq from requests where world_id = $1 order by 1", world_id
     )

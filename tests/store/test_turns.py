@@ -12,6 +12,7 @@ from tests.rulesets.simulation.playing import checked, trade
 from worldledger.effects import EffectDraft
 from worldledger.errors import MomentNotFoundError
 from worldledger.genesis import NewWorld
+from worldledger.moments import Moment
 
 from .helpers import draft
 
@@ -40,7 +41,7 @@ async def _missing(store: Store, world_id: str, turn: int) -> MomentNotFoundErro
     with pytest.raises(MomentNotFoundError) as caught:
         await Turns(store.reader, store.states.units).at(await store.world(world_id), turn)
     with pytest.raises(MomentNotFoundError):
-        await store.states.seq_at(await store.world(world_id), unit=("turn", turn))
+        await store.states.place_at(await store.world(world_id), Moment(unit=("turn", turn)))
     assert (caught.value.details["world_id"], caught.value.details["turn"]) == (world_id, turn)
     return caught.value
 
@@ -48,7 +49,7 @@ async def _missing(store: Store, world_id: str, turn: int) -> MomentNotFoundErro
 async def _at(store: Store, world_id: str, turn: int) -> TurnAt:
     world = await store.world(world_id)
     found = await Turns(store.reader, store.states.units).at(world, turn)
-    assert await store.states.seq_at(world, unit=("turn", turn)) == found.last_seq
+    assert await store.states.place_at(world, Moment(unit=("turn", turn))) == (world, found.last_seq)
     return found
 
 

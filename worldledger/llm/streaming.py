@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -87,14 +87,7 @@ class Output:
         return has_content
 
 
-async def collect(
-    stream: AsyncGenerator[Chunk, None],
-    token: CancelToken,
-    output: Output,
-    *,
-    most_pieces: int,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
+async def collect(stream: AsyncGenerator[Chunk, None], token: CancelToken, output: Output, *, most_pieces: int) -> None:
     """Read a model's stream into ``output`` until it ends, its generation is cancelled, or it has been long enough.
 
     A cancellation does not wait for the next piece: the stream is closed at once, and no further piece is taken. The
@@ -102,7 +95,7 @@ async def collect(
     as one that ended by ``length``. What goes wrong is in ``output.error``. The stream is closed in any case.
     """
     loop = asyncio.get_running_loop()
-    began = clock()
+    began = time.monotonic()
     cancelled = loop.create_task(token.wait_cancelled())
     piece: asyncio.Task[Chunk | None] | None = None
     try:
@@ -116,7 +109,7 @@ async def collect(
             if chunk is None:
                 return
             if output.take(chunk) and output.first_token_s is None:
-                output.first_token_s = clock() - began
+                output.first_token_s = time.monotonic() - began
             if output.pieces >= most_pieces and output.finish is None:
                 output.finish = "length"
                 return
@@ -126,7 +119,7 @@ async def collect(
         log.exception("the model failed")
         output.error = ModelError("model_failed", f"{type(error).__name__}: {error}")
     finally:
-        output.took_s = clock() - began
+        output.took_s = time.monotonic() - began
         cancelled.cancel()
         await _close(stream, piece)
 

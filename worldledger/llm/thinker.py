@@ -111,11 +111,10 @@ class Thinker:
     """One agent of a world, played by a model; `run` does it, until it is cancelled.
 
     ``agent`` is an open handle that nothing else reads from. ``recovery`` says what to do after an interruption:
-    REGENERATE and RETRY begin anew from what was seen since, ABORT waits to be woken again. The req_ids of this run
-    begin with ``name``, by default a random one. ``recall`` has answers that are given again instead of asking the
-    model. A model that fails is asked again, as the persona says; with ``give_up_s`` its error is raised once it has
-    failed for so many seconds, or if asking again does not help. ``watch`` is called with each generation when it has
-    ended.
+    REGENERATE and RETRY begin anew from what was seen since, ABORT waits to be woken again. ``recall`` has answers that
+    are given again instead of asking the model. A model that fails is asked again, as the persona says; with
+    ``give_up_s`` its error is raised once it has failed for so many seconds, or if asking again does not help.
+    ``watch`` is called with each generation when it has ended.
     """
 
     def __init__(
@@ -128,7 +127,6 @@ class Thinker:
         recovery: ErrorRecoveryPolicy | None = None,
         budgets: Budgets | None = None,
         recall: Recall | None = None,
-        name: str | None = None,
         give_up_s: float | None = None,
         watch: Callable[[Generation], object] = lambda _: None,
     ) -> None:
@@ -140,7 +138,7 @@ class Thinker:
         self._recovery = recovery or ErrorRecoveryPolicy()
         self._budgets = budgets or Budgets()
         self._recall = recall or Recall()
-        self._name = name or secrets.token_hex(6)
+        self._name = secrets.token_hex(6)
         self._payer: Final = (world.world_id, self.agent_id, persona.budget)
         self._give_up_s = give_up_s
         self._watch = watch

@@ -11,7 +11,7 @@ They are no events: the state tells what they mean. Whom another effect is for i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from worldledger.canonical import MAX_INT
@@ -46,46 +46,30 @@ ERRORS: Final = (NotRecordedError,)
 # -- the drafts of recorded worlds -----------------------------------------------------------------------------------
 
 
-def effect_of(
-    kind: str,
-    fields: Mapping[str, Any],
-    agent: str | None = None,
-    sees: Sequence[str] | None = None,
-    sim_time: float | None = None,
-) -> EffectDraft:
-    """Return the draft of an effect; ``sees`` are the agents that alone observe it, besides its own."""
-    given = dict(fields) if sees is None else {**fields, "sees": [*sees]}
-    return _draft(kind, given, agent, sim_time)
+def effect_of(kind: str, fields: Mapping[str, Any], agent: str | None = None) -> EffectDraft:
+    """Return the draft of an effect by an agent, or by the program."""
+    source = SOURCE if agent is None else agent
+    return EffectDraft(kind=kind, payload=dict(fields), source_id=source, schema_version=SCHEMA_VERSION)
 
 
-def entity_set(
-    entity_id: str, values: Mapping[str, Any], agent: str | None = None, sim_time: float | None = None
-) -> EffectDraft:
+def entity_set(entity_id: str, values: Mapping[str, Any]) -> EffectDraft:
     """Return the draft that gives an entity these fields."""
-    return _draft(ENTITY_SET, {"entity_id": entity_id, "values": dict(values)}, agent, sim_time)
+    return effect_of(ENTITY_SET, {"entity_id": entity_id, "values": dict(values)})
 
 
-def entity_removed(entity_id: str, agent: str | None = None, sim_time: float | None = None) -> EffectDraft:
+def entity_removed(entity_id: str) -> EffectDraft:
     """Return the draft that removes an entity."""
-    return _draft(ENTITY_REMOVED, {"entity_id": entity_id}, agent, sim_time)
+    return effect_of(ENTITY_REMOVED, {"entity_id": entity_id})
 
 
-def step_began(number: int, agent: str | None = None, sim_time: float | None = None) -> EffectDraft:
+def step_began(number: int, agent: str | None = None) -> EffectDraft:
     """Return the draft that begins a step."""
-    return _draft(STEP_BEGAN, {"step": number}, agent, sim_time)
+    return effect_of(STEP_BEGAN, {"step": number}, agent)
 
 
 def registered(agent_id: str) -> EffectDraft:
     """Return the draft, of a system kind, that registers an agent with the default policy."""
     return registration_draft(agent_id, policy_spec(ObservationPolicy()))
-
-
-def _draft(kind: str, given: dict[str, Any], agent: str | None, sim_time: float | None) -> EffectDraft:
-    source = SOURCE if agent is None else agent
-    draft = EffectDraft(kind=kind, payload=given, source_id=source, schema_version=SCHEMA_VERSION)
-    if sim_time is not None:
-        draft["sim_time"] = sim_time
-    return draft
 
 
 # -- the ruleset -----------------------------------------------------------------------------------------------------

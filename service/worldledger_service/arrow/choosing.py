@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from worldledger_service.store.reader import storable
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 _WORLDS: Final = """
 select w.world_id, w.world_uuid, w.experiment, h.head_seq, h.head_checksum
 from worlds w join heads h using (world_id)
-where ($1::text is null or w.experiment = $1) and ($2::text[] is null or w.world_id = any($2))
+where $1::text is null or w.experiment = $1
 order by w.world_id
 """
 
@@ -47,11 +46,9 @@ class ChosenWorld(NamedTuple):
         return WorldSpan(self.world_id, self.experiment, after_seq, until)
 
 
-async def choose(
-    reader: Reader, *, experiment: str | None = None, world_ids: Sequence[str] | None = None
-) -> list[ChosenWorld]:
-    """Return worlds by name as they are now: all, those of an experiment, or the existing ones of some names."""
-    if not all(map(storable, filter(None, (experiment, *(world_ids or ()))))):
+async def choose(reader: Reader, *, experiment: str | None = None) -> list[ChosenWorld]:
+    """Return worlds by name as they are now: all, or those of an experiment."""
+    if experiment is not None and not storable(experiment):
         return []
-    rows = await reader.fetch(_WORLDS, experiment, None if world_ids is None else [*world_ids])
+    rows = await reader.fetch(_WORLDS, experiment)
     return [ChosenWorld(row[0], row[1].hex, *row[2:]) for row in rows]

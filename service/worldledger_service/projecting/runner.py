@@ -54,11 +54,11 @@ class Leases:
         self._seen: dict[str, tuple[int, int, float]] = {}
         self._looked = -ttl
 
-    async def acquire(self, names: Iterable[str], *, at_once: bool = False) -> list[str]:
-        """Try for those that are not held, now and then unless ``at_once``; return those that were acquired."""
+    async def acquire(self, names: Iterable[str]) -> list[str]:
+        """Try for those that are not held, now and then; return those that were acquired."""
         wanted = [name for name in names if name not in self.held]
         now = self._clock()
-        if not wanted or (not at_once and self._seen.keys() >= set(wanted) and now < self._looked + self._ttl / 4):
+        if not wanted or (self._seen.keys() >= set(wanted) and now < self._looked + self._ttl / 4):
             return []
         self._looked = now
         rows = await self._pool.fetch(statements.LEASES, wanted)

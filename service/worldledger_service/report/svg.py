@@ -222,10 +222,10 @@ def legend_rows(entries: Sequence[Entry]) -> list[list[tuple[float, str, Entry]]
     return rows
 
 
-def draw_legend(paper: Paper, rows: Sequence[Sequence[tuple[float, str, Entry]]], top: float = 2) -> None:
+def draw_legend(paper: Paper, rows: Sequence[Sequence[tuple[float, str, Entry]]]) -> None:
     """Draw it."""
     for number, row in enumerate(rows):
-        middle = top + number * LINE + LINE / 2
+        middle = 2 + number * LINE + LINE / 2
         for x, text, entry in row:
             if entry.area:
                 paper.block(x, middle - 5, _SWATCH, 11, entry.look)

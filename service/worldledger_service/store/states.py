@@ -112,13 +112,11 @@ class States:
         seq: int | None = None,
         sim_time: float | None = None,
         wall_time: float | None = None,
-        unit: tuple[str, int] | None = None,
     ) -> int:
         """Return the seq of a moment: a seq, or the last effect at or before a time; the head by default.
 
-        The fields are those of `worldledger.moments.Moment`. For a ``unit`` with its number (a turn, a round, a step)
-        it is the last effect before the next one begins. ``wall_time`` is in epoch seconds; times that users copy are
-        rounded to the microsecond, so it means that microsecond. Raises MomentNotFoundError for a seq or unit that the
+        The fields are those of `worldledger.moments.Moment`. ``wall_time`` is in epoch seconds; times that users copy
+        are rounded to the microsecond, so it means that microsecond. Raises MomentNotFoundError for a seq that the
         world does not have, and for a time before its first effect.
         """
         head = world.head_seq
@@ -131,8 +129,6 @@ class States:
                     head_seq=head,
                 )
             return seq
-        if unit is not None:
-            return (await self.units.at(world, *unit)).last_seq
         if sim_time is None and wall_time is None:
             return head
         by_sim_time = sim_time is not None

@@ -16,11 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from worldledger_chess.rules.gamelog import GameLog
 from worldledger_chess.rules.pgn import RecordedGame
-from worldledger_chess.rules.writing import WrittenGame, pgn_of, plain_remarks, remarks_of, write_game
+from worldledger_chess.rules.writing import WrittenGame, plain_remarks, remarks_of, write_game
 
 from tests.rulesets.chess.recorded import one, payloads, read, whole
 from tests.rulesets.chess.test_pgn_properties import STARTS, playout
-from tests.rulesets.chess.worlds import EXAMPLES, REAL, effects, games_in, moved, started
+from tests.rulesets.chess.worlds import EXAMPLES, REAL, effects, games_in, moved, pgn_of, started
 from worldledger.errors import FileRefusedError
 
 
@@ -245,6 +245,6 @@ def test_any_comment_leaves_the_game_whole(text: str, clock: float | None, took:
     assert payloads(back)[0]["thinking_time"] == (None if took is None or took >= 99_999 * 3600_000 else took / 1000)
     written_clock = None if clock is None or clock >= 99_999 * 3600 else round(clock * 1000) / 1000
     assert payloads(back)[0]["clock"] == written_clock
-    (back,) = whole(pgn_of(effects([started(), moved("e2e4", comment=text, clock=clock), moved("e7e5")])))
+    (back,) = whole(pgn_of([started(), moved("e2e4", comment=text, clock=clock), moved("e7e5")]))
     assert [move["uci_notation"] for move in payloads(back)] == ["e2e4", "e7e5"]
     assert payloads(back)[0]["clock"] == written_clock

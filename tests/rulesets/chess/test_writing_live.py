@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from worldledger_chess.rules.gamelog import GameLog
-from worldledger_chess.rules.writing import pgn_of, write_game
+from worldledger_chess.rules.writing import write_game
 
 from tests.cases import cases
 from tests.rulesets.chess.recorded import one, payloads
-from tests.rulesets.chess.worlds import draft, effects, moved, started
+from tests.rulesets.chess.worlds import draft, effects, moved, pgn_of, started
 from worldledger.errors import SimulationError
 
 
@@ -68,7 +68,7 @@ def test_a_game_that_was_played_here() -> None:
 def test_an_end_that_was_made_here_is_read_back(status: str, result: str, reason: str) -> None:
     """Result and Termination say it."""
     log = [started(white="A. Na"), moved("e2e4"), moved("e7e5"), attempt("e4e6"), ended(status, result, reason)]
-    back = one(pgn_of(effects(log)))
+    back = one(pgn_of(log))
     assert (back.status, back.result, back.reason) == (status, result, reason)
     assert [move["attempted"] for move in payloads(back, "MoveRejected")] == ["e4e6"] * (reason == "illegal_move")
     assert payloads(back, "GameStarted")[0]["white"] == "A. Na"
@@ -104,7 +104,7 @@ def test_a_recorded_game_that_went_on_here() -> None:
     """Its tags stay, but the Result is that of its end."""
     game = one('[White "Ana"]\n[Annotator "x"]\n[Result "*"]\n\n1. f3 e5 2. g4 *')
     log = [*game.drafts, moved("d8h4"), ended("checkmate", "black_wins", "checkmate")]
-    back = one(pgn_of(effects(log)))
+    back = one(pgn_of(log))
     assert payloads(back, "GameStarted")[0]["tags"] == {
         "White": "Ana",
         "Annotator": "x",
@@ -127,14 +127,14 @@ def test_effects_that_do_not_count_are_not_written() -> None:
         ended("draw", "draw", "agreement"),
         moved("g1f3"),
     ]
-    back = one(pgn_of(effects(log)))
+    back = one(pgn_of(log))
     assert [move["uci_notation"] for move in payloads(back)] == ["e2e4", "e7e5"]
 
 
 def test_a_world_without_a_game_cannot_be_written() -> None:
     """Nor one whose log states a move that cannot be played."""
     with pytest.raises(SimulationError, match="no game was started"):
-        pgn_of(effects([moved("e2e4")]))
+        pgn_of([moved("e2e4")])
     stated = {"san_notation": "Ke9", "fen": "8/8/8/8/8/8/8/K6k b - - 0 1"}
     with pytest.raises(SimulationError, match="seq 2: e1e8 cannot be played"):
-        pgn_of(effects([started(), moved("e1e8", **stated)]))
+        pgn_of([started(), moved("e1e8", **stated)])

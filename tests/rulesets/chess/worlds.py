@@ -9,7 +9,9 @@ from typing import Any
 import orjson
 import pytest
 from worldledger_chess.rules import RULESET
+from worldledger_chess.rules.gamelog import GameLog
 from worldledger_chess.rules.pgn import RecordedGame, read_games
+from worldledger_chess.rules.writing import write_game
 
 from tests.rulesets.counting import malformed
 from worldledger.chain import StoredEffect
@@ -57,6 +59,11 @@ def rows(drafts: Iterable[Any]) -> list[StoredEffect]:
 def effects(drafts: Iterable[Any]) -> list[Effect]:
     """Return the effects as they are read from the log."""
     return [orjson.loads(stored.text) for stored in rows(drafts)]
+
+
+def pgn_of(drafts: Iterable[Any]) -> str:
+    """Return the game of a world that has these effects alone as PGN."""
+    return write_game(GameLog.of(effects(drafts))).text
 
 
 def folded(drafts: Iterable[Any]) -> WorldState:

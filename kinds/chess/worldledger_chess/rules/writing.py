@@ -22,7 +22,7 @@ is known. Rejected attempts are written as comments, except for the one in the r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby, product
 from typing import Any, Final, NamedTuple
@@ -30,7 +30,6 @@ from typing import Any, Final, NamedTuple
 import chess
 import chess.pgn
 
-from worldledger.effects import Effect
 from worldledger.errors import SimulationError
 from worldledger_chess.rules.clocks import Stopwatch, is_short_time, read_comment, read_time_control
 from worldledger_chess.rules.endings import (
@@ -366,11 +365,6 @@ class WrittenGame(NamedTuple):
     moves: int
     result: str
     same_digest: bool | None
-
-
-def pgn_of(effects: Iterable[Effect]) -> str:
-    """Write the log of a chess world as PGN. Raises as `write_game`, and for a log without a valid game."""
-    return write_game(GameLog.of(effects)).text
 
 
 def write_game(log: GameLog, *, event: str | None = None) -> WrittenGame:

@@ -70,12 +70,12 @@ def read_beginning(payload: Mapping[str, Any]) -> Beginning:
     return Beginning(read_turn(payload), agents, read_object(payload, "global_state"), paused)
 
 
-def read_turn(payload: Mapping[str, Any], name: str = "turn") -> int:
+def read_turn(payload: Mapping[str, Any]) -> int:
     """Read the number of a turn."""
-    value = payload.get(name)
+    value = payload.get("turn")
     if _is_turn(value):
         return value
-    raise UnreadableError(f"{name} is a whole number from 0 on", f"$.payload.{name}")
+    raise UnreadableError("turn is a whole number from 0 on", "$.payload.turn")
 
 
 def read_agent(payload: Mapping[str, Any], source_id: str) -> str:

@@ -65,6 +65,10 @@ class Account:
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
 
+#: Most seconds that a short program may take.
+_RUN_SECONDS: Final = 30.0
+
+
 def choose(owners: Iterable[int] = ()) -> Account:
     """Choose the server's user.
 
@@ -109,11 +113,11 @@ def can_enter(account: Account, folder: Path) -> bool:
     return run_as(account, ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(folder)]).returncode == 0
 
 
-def run_as(account: Account, command: list[str], timeout: float = 30.0) -> subprocess.CompletedProcess[str]:
+def run_as(account: Account, command: list[str]) -> subprocess.CompletedProcess[str]:
     """Run a short program as the server's user, from ``/``, and return its exit code and output as text.
 
     A program that cannot be executed at all has code 126. Raises ``EmbeddedServerError`` if the system does not let
-    root change its user, or the program does not end within ``timeout`` seconds.
+    root change its user, or the program does not end within 30 s.
     """
     try:
         return subprocess.run(  # noqa: S603 - fixed programs, no shell text from outside
@@ -124,12 +128,12 @@ def run_as(account: Account, command: list[str], timeout: float = 30.0) -> subpr
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=timeout,
+            timeout=_RUN_SECONDS,
             check=False,
             **account.popen(),
         )
     except subprocess.TimeoutExpired as error:
-        raise EmbeddedServerError(f"{command[0]} did not answer within {timeout:g} s") from error
+        raise EmbeddedServerError(f"{command[0]} did not answer within {_RUN_SECONDS:g} s") from error
     except OSError as error:
         if account.switch and not _may_switch(account):
             raise EmbeddedServerError(
