@@ -88,7 +88,10 @@ def missing_permission(kind: str, agent: Mapping[str, Any], custom: str | None =
     permissions = agent["permissions"]
     if kind == "Custom" and f"{permission_for(kind)}:{custom}" in permissions:
         return None if SUBMIT_INTENT in permissions else SUBMIT_INTENT
-    return next((needed for needed in (SUBMIT_INTENT, permission_for(kind)) if needed not in permissions), None)
+    if SUBMIT_INTENT not in permissions:
+        return SUBMIT_INTENT
+    needed = permission_for(kind)
+    return None if needed in permissions else needed
 
 
 def mentions(effect: Effect, entity_id: str) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 import orjson
 
@@ -33,9 +33,8 @@ class _TooLongError(Exception):
     """A patch that deltas were put together to has too many operations."""
 
 
-class _Queued(NamedTuple):
-    delta: ObservationDelta
-    size: int
+#: A delta, and the bytes of the effect that made it or of what it has collapsed from.
+_Queued: TypeAlias = tuple[ObservationDelta, int]
 
 
 class Subscription:
@@ -82,7 +81,7 @@ class Subscription:
         ``size`` is that of the effect that made it, in bytes.
         """
         self._last_at = deliver_at = max(deliver_at, self._last_at)
-        self._queue.put_nowait_at(deliver_at, _Queued(delta, size))
+        self._queue.put_nowait_at(deliver_at, (delta, size))
         self.size += size
         if len(self._queue) > self._most or (self.size > _MOST_BYTES and len(self._queue) > 1):
             self._collapse()
@@ -103,7 +102,7 @@ class Subscription:
         self._queue.merge_oldest(len(self._queue), self._anew)
 
     def _merge(self, queued: Sequence[_Queued]) -> _Queued:
-        delta = collapse([each.delta for each in queued])
+        delta = collapse([delta for delta, _ in queued])
         if len(delta.patches) > self._max_patch_ops:
             raise _TooLongError
         return self._instead(queued, delta)
@@ -112,17 +111,17 @@ class Subscription:
         """Replace the queue by one delta with all its events, and the view after it instead of patches."""
         view = self.source().view(self.agent_id)
         patch = replacing(view.visible_entities, view.visible_relationships)
-        return self._instead(queued, ObservationDelta(collapse([each.delta for each in queued]), patches=patch))
+        return self._instead(queued, ObservationDelta(collapse([delta for delta, _ in queued]), patches=patch))
 
     def _anew(self, queued: Sequence[_Queued]) -> _Queued:
-        last = queued[-1].delta["view_seq"]
+        last = queued[-1][0]["view_seq"]
         view = self.source().view(self.agent_id).model_copy(update={"view_seq": last})
-        return self._instead(queued, whole(view, stands_for=sum(each.delta.get("collapsed", 1) for each in queued)))
+        return self._instead(queued, whole(view, stands_for=sum(delta.get("collapsed", 1) for delta, _ in queued)))
 
     def _instead(self, queued: Sequence[_Queued], delta: ObservationDelta) -> _Queued:
         size = len(orjson.dumps(delta))
-        self.size += size - sum(each.size for each in queued)
-        return _Queued(delta, size)
+        self.size += size - sum(each for _, each in queued)
+        return (delta, size)
 
     def clear(self) -> None:
         """Drop what is queued, before anybody has read."""
@@ -140,8 +139,8 @@ class Subscription:
     def get_due(self, limit: int | None = None) -> list[ObservationDelta]:
         """Return the deltas whose time has come, without waiting. Raises QueueClosedError once it is closed."""
         drained = self._queue.drain_due(limit)
-        self.size -= sum(each.size for each in drained)
-        due = [each.delta for each in drained]
+        self.size -= sum(size for _, size in drained)
+        due = [delta for delta, _ in drained]
         if due:
             self.view_seq = due[-1]["view_seq"]
         return due

@@ -163,7 +163,8 @@ class Follower:
         self._store = store
         self._watcher = watcher
         self._task: asyncio.Task[None] | None = None
-        self._waiting: dict[asyncio.Future[None], int] = {}
+        #: the seqs that are waited for: True once it is taken, False where that was not in time
+        self._waiting: dict[asyncio.Future[bool], int] = {}
 
     @property
     def seq(self) -> int:
@@ -208,16 +209,16 @@ class Follower:
         if self.seq >= seq:
             return True
         self.raise_if_ended()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
         self._waiting[future] = seq
+        timer = None if timeout is None else loop.call_later(timeout, _answer, future, False)
         try:
-            async with asyncio.timeout(timeout):
-                await future
-        except TimeoutError:
-            return False
+            return await future
         finally:
             del self._waiting[future]
-        return True
+            if timer is not None:
+                timer.cancel()
 
     async def catch_up(self, timeout: float | None = _PATIENCE_SECONDS) -> None:
         """Wait until every effect that is in the log now is taken, at most ``timeout`` seconds."""
@@ -234,8 +235,8 @@ class Follower:
                     self._take(rows[start : start + _ROWS_AT_ONCE])
                     seq = self.seq
                     for future, wanted in self._waiting.items():
-                        if wanted <= seq and not future.done():
-                            future.set_result(None)
+                        if wanted <= seq:
+                            _answer(future, True)
                     if len(rows) > _ROWS_AT_ONCE:
                         await asyncio.sleep(0)
         except SimulationError as error:
@@ -305,6 +306,11 @@ class ViewFollower(Follower):
         for row in rows:
             effect: Effect = orjson.loads(row.text)
             self._on_effect(effect, views.apply(effect), len(row.text))
+
+
+def _answer(future: asyncio.Future[bool], reached: bool) -> None:
+    if not future.done():
+        future.set_result(reached)
 
 
 def _fail(waiting: Iterable[asyncio.Future[Any]], error: Exception) -> None:

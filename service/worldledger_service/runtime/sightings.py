@@ -78,15 +78,16 @@ class Record:
 
     def take(self, sight: Sight) -> None:
         """Add the next one; one that is known already, or older than the known ones, changes nothing."""
-        sights = self._sights
-        self.coming.pop(sight.seq, None)
-        if sight.seq <= self.known_from:
+        sights, seq = self._sights, sight.seq
+        if self.coming:
+            self.coming.pop(seq, None)
+        if seq <= self.known_from:
             return
-        if not sights or sights[-1].seq < sight.seq:
+        if not sights or sights[-1].seq < seq:
             sights.append(sight)
             if len(sights) > self._most:
                 self._trim()
-        elif all(each.seq != sight.seq for each in sights):
+        elif all(each.seq != seq for each in sights):
             self._sights = deque(sorted([*sights, sight], key=lambda each: each.seq))
 
     def after(self, seq: int) -> list[Sight]:
