@@ -60,7 +60,7 @@ async def _append(connection: Connection, kind: str, payload: Any, **fields: Any
     """Write an effect as no rules would let it through; return its global_seq."""
     seq = 1 + await connection.fetchval("select max(global_seq) from effects where world_id = 'w'")
     effect = make_effect("w", seq, kind=kind, payload=payload, **fields)
-    text = json.dumps(effect, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(effect, sort_keys=True, separators=(",", ":"))
     row = Row("w", seq, text, link(None, text), kind, effect["source_id"], effect["sim_time"])
     await insert_effect(connection, row)
     return int(seq)
@@ -127,6 +127,73 @@ async def test_no_payload_breaks_a_view(log: Connection) -> None:
     await log.execute("reset role")
 
 
+#: Texts in JSON, and whether PostgreSQL can read them.
+ESCAPES = {
+    r'"\u0000"': False, r'"\\u0000"': True, r'"\\\u0000"': False, r'"\\\\u0000"': True, r'{"\u0000":1}': False,
+    r'"\ud800"': False, r'"\uDC00"': False, r'"\ud83d\ude00"': True, r'"\uD83D\uDE00"': True,
+    r'"\ud83d\ud83d\ude00"': False, r'"\ude00\ud83d"': False, r'"\ud83dx\ude00"': False, r'"\\ud83d\udc00"': False,
+    r'"\ud83d\\ude00"': False, r'"\u001b\u00e4"': True, r'"\n\"\\"': True, "[1]": True, "null": True,
+}  # fmt: skip
+
+
+async def test_what_postgresql_can_read_is_told_apart(log: Connection) -> None:
+    """The function leaves what the operators of PostgreSQL read as it is, and nothing else."""
+    for text, wanted in ESCAPES.items():
+        can_read = True
+        try:
+            async with log.transaction():
+                await log.fetchval("select json_build_array($1::text::json) #>> '{0}'", text)
+                await log.fetchval("select json_build_array($1::text::json) -> 0", text)
+        except asyncpg.DataError:
+            can_read = False
+        assert can_read is wanted, text
+        assert await log.fetchval("select analytics.readable($1::text::json)::text", text) == (text if wanted else None)
+
+
+UNREADABLE = ("\0", "\ud800", "\udfff\ud800")
+
+
+async def test_an_effect_that_cannot_be_read_hides_no_other(log: Connection) -> None:
+    """Its row is there, with what its own columns say; every other row is as it was; no function raises."""
+    forks = {"fork_of": {"world_id": "w", "global_seq": 3, "world_uuid": "\0"}}
+    genesis = make_effect("fork", 1, payload=forks)
+    text = json.dumps(genesis, sort_keys=True, separators=(",", ":"))
+    await insert_effect(log, Row("fork", 1, text, link(None, text), "WorldCreated", "worldledger", 0.0))
+    seqs: dict[str, list[int]] = {}
+    for number, view in enumerate(OF_KINDS):
+        for odd in ("fine", UNREADABLE[number % len(UNREADABLE)]):
+            payload: dict[str, Any] = {}
+            for path in _leaves(view):
+                payload = _merged(payload, _nested(path, odd))
+            payload = _merged(payload, {"other": odd})
+            said = {"intent": "Speak", "request_sha256": odd}
+            seq = await _append(log, view.kind, payload, caused_by=1, source_metadata=said)
+            seqs.setdefault(view.name, []).append(seq)
+    await log.execute("update heads set head_seq = $1 where world_id = 'w'", max(seqs[OF_KINDS[-1].name]))
+    await log.execute("set role worldledger_reader")
+    for name in NAMES:
+        await log.fetch(f"select * from analytics.{name}")
+    for view in OF_KINDS:
+        rows = await log.fetch(
+            f"select * from analytics.{view.name} where global_seq = any($1) order by global_seq", seqs[view.name]
+        )
+        assert [row["global_seq"] for row in rows] == seqs[view.name], view.name
+        assert [row["payload"] is None for row in rows] == [False, True], view.name
+        assert (rows[0]["caused_by"], rows[1]["caused_by"]) == (1, None)
+    rejected = await log.fetch("select global_seq, payload from analytics.intents where not is_accepted order by 1")
+    assert [row["global_seq"] for row in rejected] == seqs["intent_rejected"]
+    whole = await log.fetch("select global_seq, payload, effect from analytics.effects where world_id = 'w'")
+    told = {row["global_seq"] for row in whole if row["payload"] is None}
+    assert told == {unreadable for _, unreadable in seqs.values()}
+    assert all(row["effect"] is not None for row in whole)
+    assert await log.fetchval("select count(payload) from analytics.history('w')") == len(whole) - len(told)
+    assert await log.fetchval("select count(*) from analytics.forks where world_id = 'fork'") == 0
+    with pytest.raises(asyncpg.NoDataFoundError, match=r"effect \d+ of world w has no time that can be read"):
+        async with log.transaction():
+            await log.fetch("select * from analytics.place_at('w', 'wall:2100-01-01T00:00:00Z')")
+    await log.execute("reset role")
+
+
 VECTORS: dict[str, list[tuple[str, Any]]] = {
     "json_bigint": [("7", 7), ("-7", -7), ("9007199254740991", 2**53 - 1), ("7.0", None), ("1e3", None), ('"7"', None),
                     ("true", None), ("null", None), ("[]", None), ("1234567890123456789012", None)],
@@ -146,7 +213,7 @@ VECTORS: dict[str, list[tuple[str, Any]]] = {
             "2023-02-29", "2026-13-01", "2026-04-31", "2026-01-01T24:00:00Z", "2026-01-01T23:60Z", "0001-01-01",
             "2026-01-01T23:59:60Z", "2026-01-01T00:00:00+16:00", "yesterday", "now", "infinity", "", "20260102",
         )),
-        ("1e300", None), ("-1e12", None), ("true", None), ("[2026]", None),
+        ("1e300", None), ("-1e12", None), ("true", None), ("[2026]", None), (r'"\u0000"', None),
     ],
 }  # fmt: skip
 

@@ -22,7 +22,7 @@ from worldledger_service.database.tables import METADATA
 
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
-from .helpers import DERIVED, TABLES, connected, with_database, write_world
+from .helpers import DERIVED, TABLES, Row, connected, insert_effect, link, with_database, write_world
 from .upgrading import elsewhere
 
 
@@ -275,3 +275,23 @@ async def test_owner_owns_everything(database_url: str) -> None:
             "kind_analytics",
             "prefixes",
         }
+
+
+async def test_an_upgrade_shows_what_one_effect_hid(empty_database_url: str) -> None:
+    """At 0019 one effect that PostgreSQL cannot read ends queries of views; after the upgrade the others are shown."""
+    url = empty_database_url
+    await schema.upgrade(url, "0019")
+    async with connected(url) as connection:
+        await write_world(connection, "w")
+        text = r'{"payload":{"text":"\u0000"},"source_metadata":{"intent":"Speak"}}'
+        await insert_effect(connection, Row("w", 10, text, link(None, text), "Speak", "agent-1", 2.5))
+        for view in ("intents", "intents_with_forks", "effects"):
+            with pytest.raises(asyncpg.UntranslatableCharacterError):
+                await connection.fetch(f"select * from analytics.{view}")
+    await schema.upgrade(url)
+    async with connected(url) as connection:
+        assert await connection.fetch("select * from analytics.intents") == []
+        rows = await connection.fetch("select payload from analytics.effects where world_id = 'w' order by global_seq")
+        assert [row["payload"] is None for row in rows] == [False] * 9 + [True]
+        assert await connection.fetchval("select text is null from analytics.speak")
+        assert await schema.catalogue(connection) == expected()

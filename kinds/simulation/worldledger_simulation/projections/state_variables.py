@@ -212,7 +212,7 @@ with line as materialized (
 ), unsure as materialized (
     select distinct l.generation, l.ancestor, l.under_way,
            case when e.kind = '{GLOBAL_STATE_CHANGED}' then '{GLOBAL}'
-                else coalesce(e.effect #>> '{{payload,agent_id}}', e.source_id) end as agent,
+                else coalesce(analytics.readable(e.effect) #>> '{{payload,agent_id}}', e.source_id) end as agent,
            nullif(replace(replace(split_part(p.pointer, '/', 2), '~1', '/'), '~0', '~'), '') as variable
     from line l
     join public.effects e on e.world_id = l.ancestor and e.global_seq > l.until_seq
@@ -220,7 +220,8 @@ with line as materialized (
             (select min(o.started_seq) from turns o where o.world_id = l.ancestor and o.started_seq > l.until_seq),
             9223372036854775807)
     left join lateral json_array_elements(
-        case when json_typeof(e.effect #> '{{payload,patch}}') = 'array' then e.effect #> '{{payload,patch}}' end
+        case when json_typeof(analytics.readable(e.effect) #> '{{payload,patch}}') = 'array'
+             then analytics.readable(e.effect) #> '{{payload,patch}}' end
     ) o on true
     cross join lateral (
         select o.value ->> 'path' as pointer

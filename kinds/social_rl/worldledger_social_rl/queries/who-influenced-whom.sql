@@ -8,7 +8,7 @@
 -- :experiment text = null -- Only the worlds of this experiment.
 -- :world text = null -- Only this world.
 with told as materialized ( /* so that each effect is read as JSON once */
-    select e.world_id, e.caused_by, coalesce(e.effect #>> '{payload,agent_id}', e.source_id) as influenced, e.sim_time_s
+    select e.world_id, e.caused_by, coalesce(e.payload ->> 'agent_id', e.source_id) as influenced, e.sim_time_s
     from effects e
     where starts_with(e.effect::text, '{"caused_by":') /* as the index effects_caused_idx has it: keys stand sorted */
       and (:experiment::text is null or e.experiment = :experiment) and (:world::text is null or e.world_id = :world)
@@ -17,18 +17,18 @@ with told as materialized ( /* so that each effect is read as JSON once */
     from forks f
     where f.world_id = :world and (:experiment::text is null or f.experiment = :experiment)
 ), told_in_fork as materialized (
-    select e.generation, coalesce(e.effect #>> '{payload,agent_id}', e.source_id) as influenced, e.sim_time_s,
-           e.effect #>> '{source_metadata,inherited_cause,world_id}' as cause_in, /* null: in the effect's own log */
-           coalesce(analytics.json_bigint(e.effect #> '{source_metadata,inherited_cause,global_seq}'), e.caused_by) as cause
+    select e.generation, coalesce(e.payload ->> 'agent_id', e.source_id) as influenced, e.sim_time_s,
+           e.source_metadata #>> '{inherited_cause,world_id}' as cause_in, /* null: in the effect's own log */
+           coalesce(analytics.json_bigint(e.source_metadata #> '{inherited_cause,global_seq}'), e.caused_by) as cause
     from effects_with_forks e
     where starts_with(e.effect::text, '{"caused_by":') and e.world_id = :world and exists (table fork)
 ), caused as (
-    select coalesce(c.effect #>> '{payload,agent_id}', c.source_id) as influencer, e.influenced, 'caused' as how,
+    select coalesce(c.payload ->> 'agent_id', c.source_id) as influencer, e.influenced, 'caused' as how,
            e.sim_time_s - c.sim_time_s as lag_s
     from told e
     join effects c on c.world_id = e.world_id and c.global_seq = e.caused_by
     union all
-    select coalesce(c.effect #>> '{payload,agent_id}', c.source_id), e.influenced, 'caused', e.sim_time_s - c.sim_time_s
+    select coalesce(c.payload ->> 'agent_id', c.source_id), e.influenced, 'caused', e.sim_time_s - c.sim_time_s
     from told_in_fork e
     join effects_with_forks c
       on c.global_seq = e.cause

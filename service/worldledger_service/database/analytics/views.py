@@ -21,6 +21,8 @@ from worldledger_service.database.verification import NOT_SEEN
 
 #: The name of the schema.
 SCHEMA: Final = "analytics"
+#: Where a view reads the text of an effect, in a row of one letter, as JSON.
+_READS: Final = re.compile(r"\b(\w\.effect)(?= (?:#>>?|->>?) )")
 
 
 def histories(table: str, columns: str) -> str:
@@ -67,7 +69,8 @@ class StaticView(NamedTuple):
         """Return the statements that make the view and say what it is."""
         columns = ",\n".join(f"    {column.value} as {quoted(column.name)}" for column in self.columns)
         place = f"{SCHEMA}.{quoted(self.name)}"
-        yield f"create view {place} as\nselect\n{columns}\n{self.source}"
+        # One text that PostgreSQL cannot read would end a query for everybody: none is read without a look.
+        yield _READS.sub(rf"{SCHEMA}.readable(\1)", f"create view {place} as\nselect\n{columns}\n{self.source}")
         yield f"comment on view {place} is {literal(self.comment)}"
         for column in self.columns:
             yield f"comment on column {place}.{quoted(column.name)} is {literal(column.comment)}"

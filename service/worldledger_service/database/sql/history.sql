@@ -82,7 +82,10 @@ begin
                 select case when instant is null then e.sim_time_s <= seconds else e.recorded_at <= instant end into is_before
                 from analytics.effects_with_forks e
                 where e.world_id = logs[nth] and not e.is_inherited and e.global_seq = middle;
-                if is_before then
+                if is_before is null then
+                    raise exception 'effect % of world % has no time that can be read', middle, logs[nth]
+                        using errcode = 'no_data_found';
+                elsif is_before then
                     low := middle;
                 else
                     high := middle - 1;

@@ -20,9 +20,9 @@ with lags as (
     join effects_with_forks c
       on c.world_id = l.world_id
      and c.global_seq = coalesce(
-             analytics.json_bigint(l.effect #> '{source_metadata,inherited_cause,global_seq}'), l.caused_by)
-     and case when l.effect #> '{source_metadata,inherited_cause}' is null then c.generation = l.generation
-              else c.inherited_from = l.effect #>> '{source_metadata,inherited_cause,world_id}' end
+             analytics.json_bigint(l.source_metadata #> '{inherited_cause,global_seq}'), l.caused_by)
+     and case when l.source_metadata #> '{inherited_cause}' is null then c.generation = l.generation
+              else c.inherited_from = l.source_metadata #>> '{inherited_cause,world_id}' end
     where starts_with(l.effect::text, '{"caused_by":') and (:experiment::text is null or l.experiment = :experiment)
       and l.world_id = :world and c.world_id = :world
       and exists (select from forks where world_id = :world) /* asked once: of other worlds nothing is read here */
