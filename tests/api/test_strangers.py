@@ -307,6 +307,25 @@ async def test_what_was_refused_counts_until_it_is_gone(database_url: str) -> No
         await opened.good(idle, _GET)
 
 
+@pytest.mark.usefixtures("strangers")
+async def test_who_finds_no_room_can_read_so(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much was sent, before the refusal or after it; so many are waited for, and no limit is exceeded."""
+    monkeypatch.setattr(wire, "MOST_REFUSED", 2)
+    async with port(database_url, max_connections_per_address=2, max_connections=3) as opened:
+        for host, held, refused in (("127.0.0.2", 2, "127.0.0.2"), ("127.0.0.3", 1, "127.0.0.4")):
+            await opened.several(host, held)
+            pair = await opened.connect(f"{_POST}Content-Length: 300000\r\n\r\n".encode(), host=refused)
+            for _ in range(30):
+                pair[1].write(b"x" * 10_000)
+                await pair[1].drain()
+            await opened.refused(pair, 503, "overloaded")
+        await wait_for(lambda: opened.table.states() == {"waiting": 3, "idle": 0, "lingering": 0}, "they are gone")
+        for count in (1, 2, 2):
+            last = await opened.connect(host="127.0.0.4")
+            assert (await opened.one(last)).status_code == 503
+            assert opened.table.states() == {"waiting": 3, "idle": 0, "lingering": count}
+
+
 # -- bodies --------------------------------------------------------------------------------------------------
 
 

@@ -43,12 +43,15 @@ from worldledger_service.settings import MIB, Settings
 # request, sends one, or is kept alive after an answer. After its last answer it lingers, so that the client can read
 # it, and counts until it is gone. Where room is needed, connections that linger are closed first, then those that are
 # idle. Addresses of this machine and the proxies that the settings name are exempt from the limit of one address, and
-# so is a WebSocket, whose handshake is a complete request.
+# so is a WebSocket, whose handshake is a complete request. Those that were refused because all room is taken linger
+# beside the others, so many and no more.
 
 #: Bytes of a body that have to come within `Settings.body_timeout`, unless it ends before.
 LEAST_BODY_BYTES: Final = 1024
 #: Longest text of an address that is looked at, in characters; none is so long.
 _MOST_CHARACTERS: Final = 64
+#: Most connections that linger though all room is taken; beyond, the oldest of them are closed.
+MOST_REFUSED: Final = 256
 
 
 #: What a connection without a complete request is about to do; see above.
@@ -89,6 +92,8 @@ class Connections:
         #: those that are kept alive after an answer, and those that are about to be closed, the longest first
         self._idle: dict[Connection, None] = {}
         self._lingering: dict[Connection, None] = {}
+        #: those that linger and do not count, the longest first
+        self._refused: dict[Connection, None] = {}
         #: bodies that are being read, the oldest first
         self._reading: dict[Body, Connection] = {}
 
@@ -99,7 +104,8 @@ class Connections:
     def states(self) -> dict[str, int]:
         """Return how many connections are in each state."""
         idle, lingering = len(self._idle), len(self._lingering)
-        return {"waiting": len(self._counted) - idle - lingering, "idle": idle, "lingering": lingering}
+        waiting = len(self._counted) - idle - lingering
+        return {"waiting": waiting, "idle": idle, "lingering": lingering + len(self._refused)}
 
     def addresses(self) -> dict[str, int]:
         """Return how many connections count for each address."""
@@ -124,13 +130,10 @@ class Connections:
         return None if loopback else name
 
     def enter(self, connection: Connection, address: str | None, state: State = "waiting") -> bool:
-        """Count a connection that has no complete request; return False where there is no room for it.
-
-        One that lingers makes only others of these close.
-        """
+        """Count a connection that has no complete request; return False where there is no room for it."""
         if connection in self._counted:
             self.leave(connection)
-        closable = (self._lingering,) if state == "lingering" else (self._lingering, self._idle)
+        closable = (self._lingering, self._idle)
         if address is not None:
             neighbours = self._of_address.get(address, {})
             if len(neighbours) >= self.settings.max_connections_per_address and not self._close_one(
@@ -140,8 +143,24 @@ class Connections:
         if len(self._counted) >= self.settings.max_connections and not self._close_one(chain(*closable)):
             # The service's own machine and its proxies get in before strangers who have not even sent a request.
             strangers = (each for each, name in self._counted.items() if name is not None)
-            if address is not None or state == "lingering" or not self._close_one(strangers):
+            if address is not None or not self._close_one(strangers):
                 return False
+        self._count(connection, address, state)
+        return True
+
+    def linger(self, connection: Connection, address: str | None) -> None:
+        """Note that a connection has had its last answer; it counts if there is room for it."""
+        self.leave(connection)
+        of_address = 0 if address is None else len(self._of_address.get(address, ()))
+        most, most_of_address = self.settings.max_connections, self.settings.max_connections_per_address
+        if len(self._counted) < most and of_address < most_of_address:
+            self._count(connection, address, "lingering")
+            return
+        if len(self._refused) >= MOST_REFUSED:
+            self._close_one(self._refused)
+        self._refused[connection] = None
+
+    def _count(self, connection: Connection, address: str | None, state: State) -> None:
         self._counted[connection] = address
         if address is not None:
             self._of_address.setdefault(address, {})[connection] = None
@@ -149,13 +168,13 @@ class Connections:
             self._idle[connection] = None
         elif state == "lingering":
             self._lingering[connection] = None
-        return True
 
     def leave(self, connection: Connection) -> None:
         """Count a connection no longer: its request is complete, or it is closed."""
         address = self._counted.pop(connection, None)
         self._idle.pop(connection, None)
         self._lingering.pop(connection, None)
+        self._refused.pop(connection, None)
         if address is not None:
             neighbours = self._of_address[address]
             del neighbours[connection]
@@ -219,7 +238,7 @@ class _Linger(NamedTuple):
     bytes: int
 
 
-#: After a header that is too large, and what was too slow: no client that means well sends much more.
+#: After a header that is too large, what was too slow, and where all room is taken.
 _SHORT_LINGER: Final = _Linger(_LINGER_PAUSE_SECONDS, MIB)
 #: After everything else: many clients read nothing before all of a body is sent.
 _LONG_LINGER: Final = _Linger(30.0, 256 * MIB)
@@ -400,7 +419,7 @@ class Protocol(HttpToolsProtocol):
             if standing is None:
                 self._connections.leave(self)
             elif not self._connections.enter(self, standing[1], standing[0]):
-                self._refuse(OverloadedError("there are too many connections without a request"), linger=False)
+                self._refuse(OverloadedError("there are too many connections without a request"), most=_SHORT_LINGER)
                 return
         timed = None if self._part is None else (self._part, self._messages)
         if timed != self._timed:
@@ -670,7 +689,7 @@ class Protocol(HttpToolsProtocol):
         """Answer with a problem and close, once the requests before it have their answers."""
         self._refuse(BadRequestError(msg))
 
-    def _refuse(self, error: SimulationError, *, linger: bool = True) -> None:
+    def _refuse(self, error: SimulationError, *, most: _Linger = _LONG_LINGER) -> None:
         """Answer what comes with a problem, and close.
 
         Complete requests before it are answered first; only a stream is cut, which may have no end. What the client
@@ -680,10 +699,10 @@ class Protocol(HttpToolsProtocol):
         if self._is_deaf or self.transport.is_closing():
             return
         self._tell_refused(error.code)
-        is_short = isinstance(error, (HeaderTooLargeError, RequestTooSlowError))
-        most = _SHORT_LINGER if is_short else _LONG_LINGER
+        if isinstance(error, (HeaderTooLargeError, RequestTooSlowError)):
+            most = _SHORT_LINGER
         url = b"" if self._part is None else getattr(self, "url", b"")
-        ending = _Ending(error, url, linger, most)
+        ending = _Ending(error, url, linger=True, most=most)
         handed = self._handed
         if self._is_owed() and not (handed is not None and handed.response_started and handed.chunked_encoding):
             self._put_off(ending)
@@ -722,9 +741,8 @@ class Protocol(HttpToolsProtocol):
             return
         self._leave()
         self._refused = True
-        if not self._connections.enter(self, address, "lingering"):
-            self._close(_LINGER_PAUSE_SECONDS)
-        elif not unread:
+        self._connections.linger(self, address)
+        if not unread:
             self._close(_LONG_LINGER.seconds)
         else:
             self._heard_at = self.loop.time()
