@@ -136,6 +136,7 @@ class Settings(BaseSettings):
     max_effect_bytes: int = Field(default=MIB, ge=1024, description="Largest canonical text of one effect.")
     max_unit: int = Field(default=1000, ge=1, description="Most drafts in one call.")
     max_body_bytes: int = Field(default=32 * MIB, ge=1024, description="Largest HTTP request body.")
+    max_body_values: int = Field(default=512 * 1024, ge=1024, description="Most JSON values in an HTTP request body.")
     max_waiting: int = Field(default=50_000, ge=1, description="Most effects that may wait for their commit.")
     max_waiting_bytes: int = Field(default=256 * MIB, ge=1024, description="Most payload bytes that may wait.")
     max_group: int = Field(default=1000, ge=1, description="Most effects written by one statement.")

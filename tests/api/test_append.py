@@ -8,6 +8,7 @@ import httpx2
 import orjson
 import pytest
 from fastapi import FastAPI
+from worldledger_service.api import bodies
 from worldledger_service.api.context import Services
 from worldledger_service.app import create_app
 
@@ -206,6 +207,8 @@ async def test_an_effect_over_the_limit_is_too_large(client: httpx2.AsyncClient,
     """An effect over 1 MiB is refused as too large, in a list by its index."""
     large = draft("x" * 2**20)
     problem(await client.post(f"/v1/worlds/{world}/effects", json=large), 413, "effect_too_large", limit=2**20)
+    wrong = {**draft(["x" * 2**20]), "kind": "Speak"}  # of which the ruleset is not asked
+    problem(await client.post(f"/v1/worlds/{world}/effects", json=wrong), 413, "effect_too_large", limit=2**20)
     body = [draft(), large]
     problem(await client.post(f"/v1/worlds/{world}/effects", json=body), 413, "effect_too_large", index=1)
     assert await _head(client, world) == 1
@@ -278,6 +281,25 @@ async def test_a_body_over_the_limit_is_refused(database_url: str) -> None:
             response = await client.post("/v1/worlds/w/effects", content=content, headers=JSON)
             problem(response, 413, "body_too_large", limit=2048)
         problem(await client.post("/v1/worlds", content=fits + b" ", headers=JSON), 413, "body_too_large")
+
+
+async def test_a_body_of_too_many_values_is_refused(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before they are made, however they are spelt; what stands in strings is no value."""
+    monkeypatch.setattr(bodies, "_PIECE", 7)
+    made = create_app(settings(max_body_values=1024), database_url)
+    transport = httpx2.ASGITransport(app=made)
+    async with (
+        made.router.lifespan_context(made),
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+    ):
+        assert (await client.post("/v1/worlds", json={"world_id": "many"})).status_code == 201
+        for text in ('\\",[{' * 1000, '",' * 1000, "[]" * 1000, ["a,"] * 500, ["\\"] * 500):
+            content = orjson.dumps({**draft(), "payload": {"x": text}})
+            assert (await client.post("/v1/worlds/many/effects", content=content, headers=JSON)).status_code == 201
+        for many in (b"1," * 1025, b"[]," * 513, b"[" * 1025, b'"\\"",' * 1025, b'{"": {}},' * 513):
+            for path in ("/v1/worlds", "/v1/worlds/many/effects"):
+                response = await client.post(path, content=b"[%b1]" % many, headers=JSON)
+                problem(response, 413, "too_many_values", limit=1024)
 
 
 async def test_too_much_at_once_is_put_off(app: FastAPI, client: httpx2.AsyncClient, services: Services) -> None:

@@ -499,7 +499,13 @@ def test_a_process_that_comes_too_late_leaves_nothing(tmp_path: Path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["town-12.live"]
 
 
-async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("code", "setting"),
+    [("body_too_large", "WORLDLEDGER_MAX_BODY_BYTES"), ("too_many_values", "WORLDLEDGER_MAX_BODY_VALUES")],
+)
+async def test_a_block_that_is_too_large_is_halved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], code: str, setting: str
+) -> None:
     """Until a service takes it; of a line that it never takes it is told how it would."""
 
     class Small:
@@ -513,7 +519,7 @@ async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytes
 
         async def write(self, block_id: str, lines: Sequence[bytes], base: float) -> None:
             if sum(map(len, lines)) > 200:
-                raise RemoteError("the body has more than 200 bytes", code="body_too_large")
+                raise RemoteError("the body has more than 200 bytes", code=code)
             self.taken.append((block_id, [orjson.loads(line)[3]["n"] for line in lines]))
 
         def served_at(self) -> None:
@@ -529,7 +535,7 @@ async def test_a_block_that_is_too_large_is_halved(tmp_path: Path, capsys: pytes
     assert len({block_id for block_id, _ in Small.taken}) == len(Small.taken)
     assert (delivering.place.lines, delivering.place.tried) == (9, 0)
     told = capsys.readouterr().err
-    assert "more than 200 bytes; WORLDLEDGER_MAX_BODY_BYTES of the server may be set to more: [" in told
+    assert f"more than 200 bytes; {setting} of the server may be set to more: [" in told
     assert len(told) < 500
     spool.forget()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,9 +16,10 @@ import orjson
 import psutil
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.cases import cases
-from worldledger.canonical import MAX_DEPTH, MAX_INT, PROFILE, canonical_json, child, decode, gate
+from worldledger.canonical import MAX_DEPTH, MAX_INT, PROFILE, canonical_json, child, decode, gate, outside_strings
 from worldledger.errors import InvalidEffectError
 
 from .values import ANY_JSON, nested, offences, same
@@ -164,6 +166,30 @@ def test_among_many_others_a_value_is_taken_or_refused_as_alone(value: Any) -> N
         assert error.path == bad[0]  # noqa: PT017 - both outcomes are looked at
     else:
         assert not bad
+
+
+@settings(max_examples=400, deadline=None)
+@given(ANY_JSON, st.integers(1, 9))
+def test_a_text_is_parted_from_its_strings_in_pieces(value: Any, size: int) -> None:
+    """Whatever stands in the strings, and wherever a piece ends."""
+    text = json.dumps({"[": value, '{\\"': ["\\", '",[', '\\"']}).encode()
+    left_out = bytes(set(range(256)) - set(b',[{"'))
+    expected = re.sub(rb'"(?:[^"\\]|\\.)*"|[^,[{"]', b"", text)
+    assert outside_strings(text, left_out) == (expected, False, b"")
+    found, is_inside, rest = b"", False, b""
+    for at in range(0, len(text), size):
+        piece, is_inside, rest = outside_strings(rest + text[at : at + size], left_out, is_inside=is_inside)
+        found += piece
+    assert (found, is_inside, rest) == (expected, False, b"")
+
+
+def test_brackets_in_strings_are_no_levels() -> None:
+    """A text may hold as many brackets as it likes, and close none that is open."""
+    many = ["[" * 3 * MAX_DEPTH, *([[]] * MAX_DEPTH)]
+    assert orjson.loads(gate(many)) == many
+    with pytest.raises(InvalidEffectError, match="nested deeper") as caught:
+        gate(["]" * 3 * MAX_DEPTH, nested(MAX_DEPTH), '"]' * 2 * MAX_DEPTH])
+    assert caught.value.path.startswith("$[1]")
 
 
 @cases("wide", [False, True], ids=["short", "long"])

@@ -54,9 +54,12 @@ _OTHER_SECONDS: Final = 0.1
 _GAVE_UP: Final = 3
 #: Most other worlds for which the spools of earlier programs are delivered, too.
 _MOST_LEFT: Final = 8
-#: The code of a service's refusal of a body, and the settings by which it and too large an effect may be allowed.
-_TOO_LARGE: Final = "body_too_large"
-_ADVICE: Final = {_TOO_LARGE: "WORLDLEDGER_MAX_BODY_BYTES", EffectTooLargeError.code: "WORLDLEDGER_MAX_EFFECT_BYTES"}
+#: The codes of a service's refusals of a body, with the settings by which it and too large an effect may be allowed.
+_TOO_LARGE: Final = {
+    "body_too_large": "WORLDLEDGER_MAX_BODY_BYTES",
+    "too_many_values": "WORLDLEDGER_MAX_BODY_VALUES",
+}
+_ADVICE: Final = {**_TOO_LARGE, EffectTooLargeError.code: "WORLDLEDGER_MAX_EFFECT_BYTES"}
 #: The event that says that a recording did not end in order.
 CUT: Final = "RecordingCut"
 
@@ -389,11 +392,11 @@ class Writer:
                 at: int | None = None
                 if isinstance(error, InvalidEffectError):
                     at = error.index
-                elif error.code == _TOO_LARGE and len(lines) > 1:
+                elif error.code in _TOO_LARGE and len(lines) > 1:
                     del lines[len(lines) // 2 :], ends[len(ends) // 2 :]
                     end = ends[-1]
                     continue
-                elif error.code == _TOO_LARGE:
+                elif error.code in _TOO_LARGE:
                     at = 0
                 if at is None or not 0 <= at < len(lines):
                     raise

@@ -11,11 +11,16 @@ from typing import Any, Final
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
-from worldledger.canonical import child, parse_text
+from worldledger.canonical import child, outside_strings, parse_text
 from worldledger.drafts import json_name
 from worldledger.errors import InvalidEffectError
 from worldledger_service.api.context import ON_END, services
-from worldledger_service.api.problems import BodyTooLargeError, InvalidParameterError, UnsupportedMediaTypeError
+from worldledger_service.api.problems import (
+    BodyTooLargeError,
+    InvalidParameterError,
+    TooManyValuesError,
+    UnsupportedMediaTypeError,
+)
 from worldledger_service.running import gc_paused
 
 # -- room for large bodies: an allocation of orjson that fails ends the process ----------------------------
@@ -94,6 +99,27 @@ def _has_room(size: int) -> bool:
     return True
 
 
+#: Bytes of a body that are looked at together, with other threads in between.
+_PIECE: Final = 256 * 1024
+#: All bytes but quotes and those with which another value begins.
+_NO_VALUES: Final = bytes(set(range(256)) - set(b',[{"'))
+
+
+def _check_values(body: bytes, most: int) -> None:
+    """Raise TooManyValuesError for a text with more values than ``most``: orjson lets no other thread in between.
+
+    Counted are commas and opening brackets outside strings.
+    """
+    if len(body) <= most or body.count(b",") + body.count(b"[") + body.count(b"{") <= most:
+        return
+    values, is_inside, rest = 0, False, b""
+    for at in range(0, len(body), _PIECE):
+        outside, is_inside, rest = outside_strings(rest + body[at : at + _PIECE], _NO_VALUES, is_inside=is_inside)
+        values += len(outside)
+        if values > most:
+            raise TooManyValuesError(f"the body has more than {most} values; send it in parts", limit=most)
+
+
 #: Bodies larger than this are parsed in a thread, so that other requests go on meanwhile.
 _LARGE: Final = 1024 * 1024
 #: Bodies up to this size need too little memory to be looked at first.
@@ -103,8 +129,9 @@ _SMALL: Final = 64 * 1024
 async def read_json(request: Request, limit: int) -> Any:
     """Read and parse a JSON body of at most ``limit`` bytes.
 
-    Raises UnsupportedMediaTypeError, BodyTooLargeError (before more than the limit is held) and InvalidEffectError
-    for what `parse_text` refuses: text that is not UTF-8 or not JSON, and duplicate keys, named by their path.
+    Raises UnsupportedMediaTypeError, BodyTooLargeError (before more than the limit is held), TooManyValuesError and
+    InvalidEffectError for what `parse_text` refuses: text that is not UTF-8 or not JSON, and duplicate keys, named by
+    their path.
     """
     declared = None
     for name, value in request.scope["headers"]:
@@ -121,10 +148,15 @@ async def read_json(request: Request, limit: int) -> Any:
     if declared != b"application/json":
         _check_declared(declared)
     body = await _read(request, limit)
+    found = services(request)
+    most = found.settings.max_body_values
+    if len(body) <= _LARGE:
+        _check_values(body, most)
+    else:
+        await asyncio.to_thread(_check_values, body, most)
     if len(body) <= _SMALL:
         return parse(body)
-    room = services(request).room
-    plenty, request.scope[ON_END] = await room.take(len(body))
+    plenty, request.scope[ON_END] = await found.room.take(len(body))
     if not plenty:
         return await asyncio.to_thread(_parse_short, body)
     return parse(body) if len(body) <= _LARGE else await asyncio.to_thread(_parse_large, body)

@@ -54,6 +54,13 @@ class BodyTooLargeError(SimulationError):
     recovery = RecoveryAction.MODIFY_INTENT
 
 
+class TooManyValuesError(SimulationError):
+    """A request body with too many JSON values; details: ``limit``."""
+
+    code = "too_many_values"
+    recovery = RecoveryAction.MODIFY_INTENT
+
+
 class HeaderTooLargeError(SimulationError):
     """The header of a request, or what stands between the pieces of its body, is over the limit; details: ``limit``."""
 
@@ -280,6 +287,7 @@ _TABLE: Final[Mapping[type[SimulationError], Answer]] = {
     errors.QueryRefusedError: Answer(422, "The query is refused"),
     InvalidParameterError: Answer(422, "A parameter is refused"),
     BodyTooLargeError: Answer(413, "The body is too large"),
+    TooManyValuesError: Answer(413, "The body has too many values"),
     HeaderTooLargeError: Answer(431, "The header is too large"),
     RequestTooSlowError: Answer(408, "The request came too slowly"),
     UnsupportedMediaTypeError: Answer(415, "The body must be JSON"),

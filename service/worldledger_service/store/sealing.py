@@ -428,6 +428,7 @@ class Sealer:
         Raises the ruleset's refusal, naming ``index`` if given, and StateNeededError if it needs the state and that is
         not in memory.
         """
+        self._check_size(len(draft.payload), index)  # before rulesets read what can only be refused
         state = self._state(seq, texts) if draft.kind in self.ruleset.stateful else None
         try:
             decided = self.ruleset.decide(draft, state)
@@ -488,10 +489,12 @@ class Sealer:
         text = effect_text(
             draft, world_id=self.world_id, global_seq=seq, uuid=uuid, sim_time=sim_time, wall_time=wall_time
         )
-        if len(text) > self._max_effect_bytes:
-            what = f"the effect has {len(text)} bytes; at most {self._max_effect_bytes}"
-            raise EffectTooLargeError(what, "$", index, limit=self._max_effect_bytes)
+        self._check_size(len(text), index)
         return text, uuid, sim_time
+
+    def _check_size(self, size: int, index: int | None) -> None:
+        if size > (most := self._max_effect_bytes):
+            raise EffectTooLargeError(f"the effect has {size} bytes; at most {most}", "$", index, limit=most)
 
     def plain_effects(
         self, drafts: PlainDrafts, seq: int, *, sim_time: float, wall_time: float, index: int = 0
