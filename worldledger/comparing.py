@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
@@ -481,7 +482,41 @@ class _Side:
         return _Waiting(self.place, row)
 
 
-class Aligner:
+class _FedInOrder(ABC):
+    """Looks at two logs that are fed to it in order."""
+
+    is_done = False
+
+    def __init__(self, a: Sections, b: Sections) -> None:
+        self._sides = _Side(a), _Side(b)
+
+    @property
+    def hungry(self) -> tuple[bool, bool]:
+        """Which of the logs must be fed before it can go on."""
+        return self._sides[0].is_hungry, self._sides[1].is_hungry
+
+    def feed(
+        self,
+        a: Sequence[StoredRow] = (),
+        b: Sequence[StoredRow] = (),
+        *,
+        a_over: bool = False,
+        b_over: bool = False,
+    ) -> bool:
+        """Take the rows that follow in either log, ``over`` where they are the last; return whether it is done."""
+        for side, rows, over in zip(self._sides, (a, b), (a_over, b_over), strict=True):
+            if rows or over:
+                side.feed(rows, is_over=over or side.is_over)
+        while not self.is_done and self._go_on():
+            pass
+        return self.is_done
+
+    @abstractmethod
+    def _go_on(self) -> bool:
+        """Do a piece of work; return False if nothing can be done before a log is fed."""
+
+
+class Aligner(_FedInOrder):
     """Finds the first divergence of two logs that are fed to it in order, in memory bounded by one section.
 
     ``divergence`` is where they part; None if they do not, or as long as `is_done` is False. ``beginnings`` are the
@@ -495,40 +530,19 @@ class Aligner:
         self.divergence: Divergence | None = None
         self.beginnings: list[Divergence] = []
         self.equal = 0
-        self.is_done = False
         self._like = likeness
         self._by = by
         self._unit = unit
         self._kinds = frozenset(() if unit is None else unit.kinds)
         self._by_source = by != SEQ and not likeness.ignores_sources
-        self._a, self._b = (_Side(Sections(by, unit, since)) for _ in "ab")
+        super().__init__(Sections(by, unit, since), Sections(by, unit, since))
+        self._a, self._b = self._sides
         self._section = self._a.sections.label
         self._waiting: dict[str, tuple[deque[_Waiting], deque[_Waiting]]] = {}
         self._waiting_bytes = 0
         self._parted: list[tuple[int, str, _Waiting, _Waiting]] = []
         #: the pairs of the section that are the same, until it is known that they come before any difference
         self._same: list[tuple[int, str]] = []
-
-    @property
-    def hungry(self) -> tuple[bool, bool]:
-        """Which of the logs must be fed before the comparison can go on."""
-        return self._a.is_hungry, self._b.is_hungry
-
-    def feed(
-        self,
-        a: Sequence[StoredRow] = (),
-        b: Sequence[StoredRow] = (),
-        *,
-        a_over: bool = False,
-        b_over: bool = False,
-    ) -> bool:
-        """Take the rows that follow in either log, ``over`` where they are the last; return whether it is done."""
-        for side, rows, over in ((self._a, a, a_over), (self._b, b, b_over)):
-            if rows or over:
-                side.feed(rows, is_over=over or side.is_over)
-        while not self.is_done and self._go_on():
-            pass
-        return self.is_done
 
     # -- sections ------------------------------------------------------------------------------------------
 
@@ -685,7 +699,7 @@ class Run(Protocol):
         ...
 
 
-class FirstMoment:
+class FirstMoment(_FedInOrder):
     """Finds the first section at whose end two runs differ in what is looked at: their states, or what an agent saw.
 
     It is fed the logs from where the runs stand, in any section, as an `Aligner` is. A run that has no such section
@@ -710,38 +724,19 @@ class FirstMoment:
         self.differences: list[Difference] = []
         self.number: float | None = None
         self.seen: tuple[StoredRow | None, StoredRow | None] = None, None
-        self.is_done = self.is_whole = False
+        self.is_whole = False
         self.read = 0
         self._runs = runs
-        self._sides = _Side(sections[0]), _Side(sections[1])
+        super().__init__(*sections)
         self._section = max(each.label for each in sections)
         self._differ = differ
         self._most = most
         self._one = one
         self._touched: set[str] | None = None
 
-    @property
-    def hungry(self) -> tuple[bool, bool]:
-        """Which of the logs must be fed before the search can go on."""
-        return self._sides[0].is_hungry, self._sides[1].is_hungry
-
-    def feed(
-        self,
-        a: Sequence[StoredRow] = (),
-        b: Sequence[StoredRow] = (),
-        *,
-        a_over: bool = False,
-        b_over: bool = False,
-    ) -> bool:
-        """Take the rows that follow in either log, ``over`` where they are the last; return whether it is done."""
-        for side, rows, over in zip(self._sides, (a, b), (a_over, b_over), strict=True):
-            if rows or over:
-                side.feed(rows, is_over=over or side.is_over)
-        while not self.is_done and not any(self.hungry):
-            self._go_on()
-        return self.is_done
-
-    def _go_on(self) -> None:
+    def _go_on(self) -> bool:
+        if any(self.hungry):
+            return False
         sections = [side.section() for side in self._sides]
         if self._section not in sections:
             self.number = None if self._section == _BEGINNING else self._section
@@ -761,3 +756,4 @@ class FirstMoment:
             else:
                 self._touched |= touched
             self.read += 1
+        return True

@@ -163,9 +163,8 @@ async def _games(snapshot: Snapshot, experiment: str, count: int) -> Table:
         Column("illegal", "Illegal attempts", "whole"),
         Column("date", "Date, as recorded", "code"),
     )
-    more = count - len(rows)
-    sql = "select * from analytics.games where experiment = $1 order by world_id" if more else None
-    return Table("games", "Games", columns, [tuple(row.values()) for row in rows], more, sql)
+    sql = "select * from analytics.games where experiment = $1 order by world_id"
+    return Table.of("games", "Games", columns, rows, count, sql)
 
 
 # -- players -------------------------------------------------------------------------------------------------
@@ -185,9 +184,8 @@ async def _results(snapshot: Snapshot, experiment: str) -> list[Block]:
         Column("moves", "Moves", "whole"),
         Column("illegal", "Illegal attempts", "whole"),
     )
-    more = rows[0]["players"] - len(rows)
-    sql = f"{_STATS.strip()}\ngroup by agent_id" if more else None
-    table = Table("players", "Results by player", columns, [tuple(row.values())[:8] for row in rows], more, sql)
+    sql = f"{_STATS.strip()}\ngroup by agent_id"
+    table = Table.of("players", "Results by player", columns, rows, rows[0]["players"], sql)
     shown = [row for row in rows if row["games"]][:_DRAWN]
     if not shown:
         return [table]
@@ -219,9 +217,8 @@ async def _illegal(snapshot: Snapshot, experiment: str) -> list[Block]:
         Column("rate", "Of all attempts", "share"),
     )
     values = [(*tuple(row.values())[:4], rate) for row, rate in zip(rows, rates, strict=True)]
-    more = rows[0]["players"] - len(rows)
-    sql = "select * from analytics.move_rejected where experiment = $1" if more else None
-    table = Table("illegal_attempts", "Illegal attempts by player", columns, values, more, sql)
+    sql = "select * from analytics.move_rejected where experiment = $1"
+    table = Table.of("illegal_attempts", "Illegal attempts by player", columns, values, rows[0]["players"], sql)
     said = f"Bars: how many illegal moves each player tried. {rows[0]['agent_id']} tried the most."
     remarks = [f"{row['illegal']:,} · {share(rate)}" for row, rate in zip(rows, rates, strict=True)]
     bars = Bars(
@@ -244,10 +241,8 @@ async def _thinking(snapshot: Snapshot, experiment: str) -> list[Block]:
         Column("p99", "99 %", "seconds"),
         Column("most", "Longest", "seconds"),
     )
-    more = rows[0]["players"] - len(rows)
-    sql = "select * from analytics.moves where experiment = $1 and thinking_time_s is not null" if more else None
-    values = [tuple(row.values())[:7] for row in rows]
-    table = Table("thinking_time", "Thinking time for a move", columns, values, more, sql)
+    sql = "select * from analytics.moves where experiment = $1 and thinking_time_s is not null"
+    table = Table.of("thinking_time", "Thinking time for a move", columns, rows, rows[0]["players"], sql)
     spans = [
         Span(row["agent_id"], row["low"], row["middle"], row["high"], row["far"], f"median {seconds(row['middle'])}")
         for row in rows
@@ -305,12 +300,11 @@ async def _openings(snapshot: Snapshot, experiment: str) -> list[Block]:
         (f"1. {row['moves']}", row["games"], row["white"], row["drawn"], row["black"], row["white"] / row["games"])
         for row in rows
     ]
-    more = rows[0]["openings"] - len(rows)
     sql = (
         "select world_id, string_agg(san_notation, ' ' order by ply) from analytics.moves "
         "where experiment = $1 and ply <= 2 group by world_id"
     )
-    table = Table("openings", "Results by the first moves", columns, values, more, sql if more else None)
+    table = Table.of("openings", "Results by the first moves", columns, values, rows[0]["openings"], sql)
     parts = [
         Part(label, [row[name] / row["games"] for row in rows])
         for label, name in (("White won", "white"), ("drawn", "drawn"), ("Black won", "black"))

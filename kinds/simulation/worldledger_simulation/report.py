@@ -109,11 +109,8 @@ def _turns(worlds: list[Record]) -> Table:
         Column("ended", "Turns that are over", "whole"),
         Column("changes", "Changes of variables", "whole"),
     )
-    more = worlds[0]["worlds"] - len(worlds)
-    sql = "select world_id, max(turn) from analytics.turns where experiment = $1 group by world_id" if more else None
-    return Table(
-        "turns", "Simulations and their turns", columns, [tuple(row.values())[:4] for row in worlds], more, sql
-    )
+    sql = "select world_id, max(turn) from analytics.turns where experiment = $1 group by world_id"
+    return Table.of("turns", "Simulations and their turns", columns, worlds, worlds[0]["worlds"], sql)
 
 
 def _ranges(variables: list[Record]) -> Table:
@@ -126,10 +123,9 @@ def _ranges(variables: list[Record]) -> Table:
         Column("mean", "Mean of the values", "number"),
         Column("most", "Most", "number"),
     )
-    more = variables[0]["variables"] - len(variables)
-    sql = "select * from analytics.state_variables where experiment = $1 and agent = 'global'" if more else None
-    rows = [tuple(row.values())[:7] for row in variables]
-    return Table("global_variables", "Global variables that are numbers", columns, rows, more, sql)
+    sql = "select * from analytics.state_variables where experiment = $1 and agent = 'global'"
+    count = variables[0]["variables"]
+    return Table.of("global_variables", "Global variables that are numbers", columns, variables, count, sql)
 
 
 async def _courses(snapshot: Snapshot, experiment: str, variables: list[Record], worlds: list[Record]) -> list[Block]:
@@ -195,13 +191,12 @@ def _sum(path: str, rows: list[Record]) -> Figure:
 
 
 def _numbers(path: str, columns: tuple[Column, ...], values: Sequence[tuple[object, ...]]) -> Table:
-    more = max(0, len(values) - _ROWS)
     sql = (
         "select * from analytics.state_variables_by_turn where experiment = $1 and agent = 'global' and path = '"
         + path.replace("'", "''")
         + "'"
     )
-    return Table(f"global_{path}", f"{path} by turn", columns, values[:_ROWS], more, sql if more else None)
+    return Table.of(f"global_{path}", f"{path} by turn", columns, values[:_ROWS], len(values), sql)
 
 
 async def _reasoning(snapshot: Snapshot, experiment: str) -> list[Block]:
@@ -214,9 +209,8 @@ async def _reasoning(snapshot: Snapshot, experiment: str) -> list[Block]:
         Column("agents", "Agents", "whole"),
         Column("tokens", "Tokens", "whole"),
     )
-    values = [tuple(row.values()) for row in rows[:_WORLDS]]
-    more = max(0, len(rows) - _WORLDS)
-    return [Table("reasoning", "What agents told of their reasons, by model", columns, values, more)]
+    caption = "What agents told of their reasons, by model"
+    return [Table.of("reasoning", caption, columns, rows[:_WORLDS], len(rows))]
 
 
 #: The section for reports on experiments with such worlds.

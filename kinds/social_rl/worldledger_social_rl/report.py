@@ -208,10 +208,8 @@ def _adaptations(kinds: list[Record]) -> Figure:
         Column("runs", "Runs", "whole"),
         Column("intensity", "Mean intensity", "number"),
     )
-    more = kinds[0]["kinds"] - len(kinds)
-    sql = "select * from analytics.policy_adaptations where experiment = $1" if more else None
-    rows = [tuple(row.values())[:5] for row in kinds]
-    table = Table("adaptations", "Policy adaptations by cue and type", columns, rows, more, sql)
+    sql = "select * from analytics.policy_adaptations where experiment = $1"
+    table = Table.of("adaptations", "Policy adaptations by cue and type", columns, kinds, kinds[0]["kinds"], sql)
     counts: dict[str, dict[str, int]] = {}
     for row in kinds:
         cue, kind = row["cue"] or _NO_CUE, _TYPES.get(row["adaptation_type"], _ODD)
@@ -234,9 +232,8 @@ def _deltas(deltas: list[Record]) -> Table:
         Column("alignment", "Alignment", "number"),
         Column("contribution", "Contribution", "number"),
     )
-    rows = [tuple(row.values()) for row in deltas[:_KINDS]]
     caption = "Adaptations that are told as changes of the measures: their means by round"
-    return Table("adaptation_deltas", caption, columns, rows, max(0, len(deltas) - _KINDS))
+    return Table.of("adaptation_deltas", caption, columns, deltas[:_KINDS], len(deltas))
 
 
 # -- before and after a cue ----------------------------------------------------------------------------------
@@ -264,15 +261,14 @@ def _cues(cues: list[Record], pairs: list[Record]) -> Figure:
         )
         for row in cues
     ]
-    more = cues[0]["cues"] - len(cues)
     sql = "select * from analytics.policy_adaptations where experiment = $1 and adaptation_type = 'activate_cue'"
-    table = Table(
+    table = Table.of(
         "alignment_by_cue",
         "Theoretical alignment before and after a cue was activated",
         columns,
         values,
-        more,
-        sql if more else None,
+        cues[0]["cues"],
+        sql,
     )
     changes = [_change(row, pairs) for row in cues]
     said = "Means of the agents' theoretical alignment before and after a cue was activated. " + " ".join(
@@ -339,7 +335,7 @@ def condition(name: str | None) -> str:
 
 
 def _runs(runs: list[Record], conditions: list[Record]) -> Iterator[Block]:
-    yield Table(
+    yield Table.of(
         "conditions",
         "Conditions",
         (
@@ -349,11 +345,10 @@ def _runs(runs: list[Record], conditions: list[Record]) -> Iterator[Block]:
             Column("rounds", "Rounds", "whole"),
             Column("messages", "Messages", "whole"),
         ),
-        [tuple(row.values()) for row in conditions[:_RUNS]],
-        max(0, len(conditions) - _RUNS),
+        conditions[:_RUNS],
+        len(conditions),
     )
-    more = runs[0]["runs"] - len(runs)
-    yield Table(
+    yield Table.of(
         "runs",
         "Runs",
         (
@@ -366,9 +361,9 @@ def _runs(runs: list[Record], conditions: list[Record]) -> Iterator[Block]:
             Column("agents", "Agents", "whole"),
             Column("world_id", "World", "code"),
         ),
-        [tuple(row.values())[:8] for row in runs],
-        more,
-        "select * from analytics.social_runs where experiment = $1 order by condition, seed" if more else None,
+        runs,
+        runs[0]["runs"],
+        "select * from analytics.social_runs where experiment = $1 order by condition, seed",
     )
 
 
@@ -430,14 +425,13 @@ def _measure(name: str, title: str, part: str, lines: list[Line], rows: list[Rec
         if row[name] is not None and condition(row["condition"]) in labels
     ]
     sql = "select * from analytics.rounds join analytics.social_runs using (world_id, experiment) where experiment = $1"
-    more = max(0, len(values) - _ROUNDS)
-    numbers = Table(
+    numbers = Table.of(
         f"{name}_by_round{part.replace(', plot ', '_')}",
         f"{title}{part}",
         columns,
         values[:_ROUNDS],
-        more,
-        sql if more else None,
+        len(values),
+        sql,
     )
     said = f"Lines: mean {title.lower()} by round. " + " ".join(map(_course, lines))
     return Figure(f"{title}{part}", Lines(said, "round", "", lines, unit_range=True), numbers)
@@ -464,17 +458,14 @@ async def _messages(snapshot: Snapshot, experiment: str) -> list[Block]:
         Column("agents", "Agents", "whole"),
         Column("characters", "Mean length, characters", "number"),
     )
-    more = rows[0]["senders"] - len(rows)
-    table = Table(
+    table = Table.of(
         "messages_by_role",
         "Messages by role",
         columns,
-        [tuple(row.values())[:5] for row in rows],
-        more,
+        rows,
+        rows[0]["senders"],
         "select agent_role, agent_id, is_internal, count(*) from analytics.messages where experiment = $1 "
-        "group by 1, 2, 3"
-        if more
-        else None,
+        "group by 1, 2, 3",
     )
     parts = [Part("to all", [row["public"] for row in rows])]
     if any(row["internal"] for row in rows):
@@ -498,14 +489,13 @@ async def _references(snapshot: Snapshot, experiment: str) -> list[Block]:
         Column("mentioned", "Mentioned by the analyst", "whole"),
         Column("inclusion", "Mean inclusion in syntheses", "number"),
     )
-    more = rows[0]["agents"] - len(rows)
-    table = Table(
+    table = Table.of(
         "references",
         "Who was referred to and answered",
         columns,
-        [tuple(row.values())[:7] for row in rows],
-        more,
-        "select * from analytics.feedback where experiment = $1" if more else None,
+        rows,
+        rows[0]["agents"],
+        "select * from analytics.feedback where experiment = $1",
     )
     parts = [
         Part("referred to", [row["referred"] or 0 for row in rows]),
@@ -515,7 +505,7 @@ async def _references(snapshot: Snapshot, experiment: str) -> list[Block]:
     parts = [part for part in parts if any(part.values)]
     remarks = [f"{sum(part.values[place] for part in parts):,.0f}" for place in range(len(rows))]
     title = "Who was referred to and answered"
-    if more:
+    if table.more:
         title += f", the first {counted(len(rows), 'agent')}"
     return [Figure(title, Bars(said, [row["agent_id"] for row in rows], parts, remarks), table)]
 

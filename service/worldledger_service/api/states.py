@@ -127,22 +127,26 @@ class SnapshotPage(Shape):
 router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depends(once)])
 
 
+def responses_of_state(shape: type[Shape], what: str, *, unchanged: str, seq: str = "seq") -> dict[int | str, Any]:
+    """Return the responses of a route whose answer is made of one state: ``seq`` is what its place is called there."""
+    tag = f'`"<world>:<{seq}>:<first 8 digits of the checksum>:<ruleset><ruleset_version>"`'
+    return {
+        200: {**json_of(shape), "description": what, "headers": {"ETag": header(tag)}},
+        304: {"description": unchanged},
+        **problems(404, 422, 503),
+    }
+
+
 @router.get(
     "/v1/worlds/{world}/state",
     operation_id="get_state",
     summary="The state of a world at any moment",
     response_class=Response,
-    responses={
-        200: {
-            **json_of(State),
-            "description": "The state, and the place in the chain that it is of.",
-            "headers": {
-                "ETag": header('`"<world>:<seq>:<first 8 digits of the checksum>:<ruleset><ruleset_version>"`')
-            },
-        },
-        304: {"description": "The state is the one that If-None-Match names; nothing was folded."},
-        **problems(404, 422, 503),
-    },
+    responses=responses_of_state(
+        State,
+        "The state, and the place in the chain that it is of.",
+        unchanged="The state is the one that If-None-Match names; nothing was folded.",
+    ),
 )
 async def get_state(
     request: Request,

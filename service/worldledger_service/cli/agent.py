@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from worldledger.errors import ExtraMissingError, SimulationError, WorldNotFoundError
-from worldledger_service.cli.options import Quiet, World
+from worldledger_service.cli.options import ModelAddress, PersonaFile, Quiet, World
 from worldledger_service.cli.output import counted, plain, put, say
 from worldledger_service.running import run_blocking
 
@@ -38,19 +38,8 @@ def run(
         str,
         typer.Option("--model", metavar="PROVIDER:NAME", help="openai or anthropic, and the model as that calls it."),
     ] = "",
-    persona: Annotated[
-        Path | None,
-        typer.Option("--persona", metavar="FILE", help="YAML: whom the model plays; one persona, or one an agent."),
-    ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url",
-            metavar="URL",
-            help="Another service with the provider's protocol; OpenAI's: llama.cpp, vLLM, Ollama, …",
-            show_default="the provider's",
-        ),
-    ] = None,
+    persona: PersonaFile = None,
+    base_url: ModelAddress = None,
     recall: Annotated[
         str,
         typer.Option(

@@ -14,7 +14,7 @@ from worldledger.errors import ExtraMissingError, InvalidEffectError, Simulation
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.moments import HEAD, At, one_moment, read_moment
 from worldledger_service.cli.naming import exact_world
-from worldledger_service.cli.options import DatabaseUrl, Home, Quiet, World
+from worldledger_service.cli.options import DatabaseUrl, Home, ModelAddress, PersonaFile, Quiet, World
 from worldledger_service.cli.output import counted, effects, plain, progress_bar, put_bytes, put_text, say
 
 if TYPE_CHECKING:
@@ -176,19 +176,8 @@ def rerun(
             show_default=False,
         ),
     ] = None,
-    persona: Annotated[
-        Path | None,
-        typer.Option("--persona", metavar="FILE", help="With llm:MODEL: whom it plays, as in `agent run`."),
-    ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url",
-            metavar="URL",
-            help="With llm:MODEL: the address of the model's service.",
-            show_default="the provider's",
-        ),
-    ] = None,
+    persona: PersonaFile = None,
+    base_url: ModelAddress = None,
     recall: Annotated[
         str,
         typer.Option(

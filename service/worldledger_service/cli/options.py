@@ -45,6 +45,19 @@ Force = Annotated[bool, typer.Option("--force", help="Replace a file that is alr
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, no remarks, and not what was done.")]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON: a list of objects.")]
 World = Annotated[str, typer.Argument(metavar="WORLD", help="A world's name.", show_default=False)]
+PersonaFile = Annotated[
+    Path | None,
+    typer.Option("--persona", metavar="FILE", help="YAML: whom the model plays; one persona, or one an agent."),
+]
+ModelAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url",
+        metavar="URL",
+        help="Another service with the provider's protocol; OpenAI's: llama.cpp, vLLM, Ollama, …",
+        show_default="the provider's",
+    ),
+]
 Place = Annotated[
     str,
     typer.Argument(metavar="WORLD[@MOMENT]", help="A world's name, and the moment, if not now.", show_default=False),

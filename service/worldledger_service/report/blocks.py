@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from worldledger_service.report.charts import Chart
 
@@ -41,6 +41,21 @@ class Table:
     rows: Sequence[tuple[Any, ...]]
     more: int = 0
     sql: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        id: str,  # noqa: A002 - the field's name
+        caption: str,
+        columns: Sequence[Column],
+        rows: Iterable[Iterable[Any]],
+        count: int,
+        sql: str | None = None,
+    ) -> Self:
+        """Make a table of the first rows of ``count``, each cut to the columns; ``sql`` is told if there are more."""
+        shown = [tuple(row)[: len(columns)] for row in rows]
+        more = count - len(shown)
+        return cls(id, caption, columns, shown, more, sql if more else None)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it: a row is an object."""

@@ -101,11 +101,11 @@ def _distribution(step: int, most: int, found: Mapping[int, int]) -> Figure:
 
 
 def _heads(largest: list[Record], count: int) -> Table:
-    more = count - len(largest)
-    caption = f"The {len(largest)} worlds with the most effects, and their heads" if more else "Worlds and their heads"
-    return Table(
+    has_more = len(largest) < count
+    caption = f"The {len(largest)} worlds with the most effects, and their heads"
+    return Table.of(
         "heads",
-        caption,
+        caption if has_more else "Worlds and their heads",
         (
             Column("world_id", "World", "code"),
             Column("ruleset", "Ruleset", "code"),
@@ -113,9 +113,9 @@ def _heads(largest: list[Record], count: int) -> Table:
             Column("head_checksum", "Checksum of the head", "hash"),
             Column("last_recorded_at", "Last recorded", "time"),
         ),
-        [tuple(row.values()) for row in largest],
-        more,
-        "select * from analytics.worlds where experiment = $1 order by world_id" if more else None,
+        largest,
+        count,
+        "select * from analytics.worlds where experiment = $1 order by world_id",
     )
 
 
@@ -130,8 +130,7 @@ async def effects(snapshot: Snapshot, experiment: str) -> Section:
         Column("share", "Share", "share"),
         Column("worlds", "Worlds with it", "whole"),
     )
-    more = len(kinds) - len(rows)
-    sql = "select kind, count(*) from analytics.effects where experiment = $1 group by kind" if more else None
+    sql = "select kind, count(*) from analytics.effects where experiment = $1 group by kind"
     most = rows[:_BARS]
     said = f"Bars: how many effects there are of each kind. Most are {listed([str(row[0]) for row in rows[:3]])}."
     figure = Figure(
@@ -142,7 +141,7 @@ async def effects(snapshot: Snapshot, experiment: str) -> Section:
             [Part("effects", [row[1] for row in most])],
             [f"{row[1]:,}" for row in most],
         ),
-        Table("kinds", "Effects by kind", columns, rows, more, sql),
+        Table.of("kinds", "Effects by kind", columns, rows, len(kinds), sql),
         folded=False,
     )
     return Section("effects", "Effects", [figure, *await _refused(snapshot, experiment)])
@@ -152,7 +151,6 @@ async def _refused(snapshot: Snapshot, experiment: str) -> list[Block]:
     rows = await snapshot.rows(queries.REFUSED, experiment, _REFUSALS)
     if not rows:
         return [Note("No intent of an agent was refused.")]
-    more = rows[0]["refusals"] - len(rows)
     columns = (
         Column("code", "Error", "code"),
         Column("rule", "Rule", "code"),
@@ -160,13 +158,13 @@ async def _refused(snapshot: Snapshot, experiment: str) -> list[Block]:
         Column("agents", "Agents", "whole"),
         Column("example", "For example"),
     )
-    table = Table(
+    table = Table.of(
         "refused_intents",
         "Intents that were refused, by reason",
         columns,
-        [tuple(row.values())[:5] for row in rows],
-        more,
-        "select * from analytics.intents where experiment = $1 and not is_accepted" if more else None,
+        rows,
+        rows[0]["refusals"],
+        "select * from analytics.intents where experiment = $1 and not is_accepted",
     )
     labels = [" · ".join(filter(None, (row["code"] or "not told", row["rule"]))) for row in rows[:_BARS]]
     said = f"Bars: how many intents were refused for each reason. The most frequent is {labels[0]}."
@@ -180,8 +178,7 @@ async def models(snapshot: Snapshot, experiment: str) -> Section | None:
     rows = await snapshot.rows(queries.MODELS, experiment, _MODELS)
     if not rows:
         return None
-    more = rows[0]["groups"] - len(rows)
-    table = Table(
+    table = Table.of(
         "models",
         "Generations by model",
         (
@@ -198,9 +195,9 @@ async def models(snapshot: Snapshot, experiment: str) -> Section | None:
             Column("currency", "Currency", "code"),
             Column("uncounted", "Prompts not counted", "whole"),
         ),
-        [tuple(row.values())[:12] for row in rows],
-        more,
-        "select * from analytics.generations where experiment = $1 and model is not null" if more else None,
+        rows,
+        rows[0]["groups"],
+        "select * from analytics.generations where experiment = $1 and model is not null",
     )
     note = Note(
         "What each interruption cost, and what interrupted, says",

@@ -12,7 +12,7 @@ import typer
 from worldledger_service.cli.connect import database, log_to_stderr, opened, target, typed
 from worldledger_service.cli.moments import named_place
 from worldledger_service.cli.naming import exact_world
-from worldledger_service.cli.options import DatabaseUrl, Home, Quiet
+from worldledger_service.cli.options import DatabaseUrl, Home, ModelAddress, Quiet
 from worldledger_service.cli.output import Tell, counted, plain, progress_bar, put, put_bytes, put_rows, say
 from worldledger_service.running import run_blocking
 
@@ -115,15 +115,7 @@ def play(
             "--deadline", metavar="S", min=0, help="Seconds for a move; 0 is without limit, as `me` has it otherwise."
         ),
     ] = 30.0,
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            "--base-url",
-            metavar="URL",
-            help="The service of language models.",
-            show_default="the provider's",
-        ),
-    ] = None,
+    base_url: ModelAddress = None,
     persona: Annotated[
         Path | None,
         typer.Option(

@@ -14,11 +14,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from worldledger_service.api.answers import to_json
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape, header, json_of, problems
+from worldledger_service.api.openapi import CHECKSUM, HEX64, GlobalSeq, Shape
 from worldledger_service.api.parameters import WorldName, once, whole
 from worldledger_service.api.problems import Answer
 from worldledger_service.api.routing import ReadingRoute
-from worldledger_service.api.states import headers_of, unchanged_of
+from worldledger_service.api.states import headers_of, responses_of_state, unchanged_of
 from worldledger_service.store import WorldRecord, statements
 from worldledger_service.store.states import StateAt
 
@@ -117,17 +117,12 @@ router = APIRouter(route_class=ReadingRoute, tags=["states"], dependencies=[Depe
     operation_id="get_turn",
     summary="A turn of a simulation, and what was true at its end",
     response_class=Response,
-    responses={
-        200: {
-            **json_of(Turn),
-            "description": "The turn, with every value at its end; of the open turn, with those of now.",
-            "headers": {
-                "ETag": header('`"<world>:<last_seq>:<first 8 digits of the checksum>:<ruleset><ruleset_version>"`')
-            },
-        },
-        304: {"description": "The turn is as the client that sent If-None-Match has it; nothing was folded."},
-        **problems(404, 422, 503),
-    },
+    responses=responses_of_state(
+        Turn,
+        "The turn, with every value at its end; of the open turn, with those of now.",
+        unchanged="The turn is as the client that sent If-None-Match has it; nothing was folded.",
+        seq="last_seq",
+    ),
 )
 async def get_turn(
     request: Request,

@@ -28,7 +28,7 @@ from worldledger_service.api.parameters import (
 )
 from worldledger_service.api.problems import Answer
 from worldledger_service.api.routing import ReadingRoute
-from worldledger_service.api.states import headers_of, unchanged_of
+from worldledger_service.api.states import headers_of, responses_of_state, unchanged_of
 from worldledger_service.runtime.guarding import SAME_REQUEST, guarded
 from worldledger_service.store import WorldRecord
 from worldledger_service.store.states import StateAt
@@ -393,17 +393,11 @@ async def get_round(
     operation_id="get_policy",
     summary="The cues of the agents of a social-RL run at any moment",
     response_class=Response,
-    responses={
-        200: {
-            **json_of(Policy),
-            "description": "Each agent's cues, and the policy of each role.",
-            "headers": {
-                "ETag": header('`"<world>:<seq>:<first 8 digits of the checksum>:<ruleset><ruleset_version>"`')
-            },
-        },
-        304: {"description": "The policy is of the state that If-None-Match names; nothing was folded."},
-        **problems(404, 422, 503),
-    },
+    responses=responses_of_state(
+        Policy,
+        "Each agent's cues, and the policy of each role.",
+        unchanged="The policy is of the state that If-None-Match names; nothing was folded.",
+    ),
 )
 async def get_policy(
     request: Request,
