@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -60,14 +60,6 @@ def chain_checksum(text: bytes, previous: str | None) -> str:
         h.update(previous.encode())
     h.update(text)
     return h.hexdigest()
-
-
-async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
-    """Wait until the condition holds; the limit only turns a hang into a failure."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"never happened: {what}"
-        await asyncio.sleep(0.002)
 
 
 class WorldClient(httpx2.AsyncClient):

@@ -21,8 +21,9 @@ from worldledger_service.projecting import process as feeding_module
 from worldledger_service.projecting.engine import Engine
 
 from tests.cli.helpers import Running
+from tests.waiting import wait_for
 
-from .helpers import draft, settings, wait_for
+from .helpers import draft, settings
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

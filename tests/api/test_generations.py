@@ -10,7 +10,9 @@ import pytest_asyncio
 from worldledger_service.api import generations
 from worldledger_service.runtime import Orchestrator
 
-from .helpers import WorldClient, problem, serving, started, wait_for
+from tests.waiting import wait_for
+
+from .helpers import WorldClient, problem, serving, started
 from .living import INTENTS, intent, of, settle, speak
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from .helpers import Event, Served, Tail, WorldClient, draft, problem, serving, started, wait_for
+from tests.waiting import wait_for
+
+from .helpers import Event, Served, Tail, WorldClient, draft, problem, serving, started
 from .living import INTENTS, Watched, intent, new_world, of, register, settle, speak
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -16,7 +16,9 @@ from worldledger_service.api.context import Services
 from worldledger_service.store.reader import Reader
 from worldledger_service.store.searching import Wanted, search
 
-from .helpers import Served, draft, problem, wait_for
+from tests.waiting import wait_for
+
+from .helpers import Served, draft, problem
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

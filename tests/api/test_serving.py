@@ -25,9 +25,10 @@ from worldledger_service.running import gc_paused
 from tests.cli.helpers import Running
 from tests.store.helpers import holding_head, wait_for_waiters
 from tests.store.proxy import Proxy
+from tests.waiting import wait_for
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
-from .helpers import Served, draft, problem, serving, settings, tailing, wait_for
+from .helpers import Served, draft, problem, serving, settings, tailing
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]

@@ -13,7 +13,9 @@ from worldledger_service.api.context import Questions, Services
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.store import Store
 
-from .helpers import problem, wait_for
+from tests.waiting import wait_for
+
+from .helpers import problem
 
 
 class Silence:

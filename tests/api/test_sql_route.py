@@ -18,7 +18,9 @@ from worldledger_service.api import sql
 from worldledger_service.app import create_app
 from worldledger_service.database.analytics.asking import Answer, ask
 
-from .helpers import draft, problem, settings, wait_for
+from tests.waiting import wait_for
+
+from .helpers import draft, problem, settings
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
 pytestmark = pytest.mark.asyncio(loop_scope="module")

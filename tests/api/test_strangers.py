@@ -15,7 +15,9 @@ from websockets.asyncio.client import connect
 from worldledger_service.api import wire
 from worldledger_service.api.wire import Connections
 
-from .helpers import Served, draft, problem, serving, wait_for
+from tests.waiting import wait_for
+
+from .helpers import Served, draft, problem, serving
 
 PATH = "/v1/worlds/town/effects"
 _GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"

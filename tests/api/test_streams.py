@@ -14,9 +14,10 @@ from worldledger_service.api.reading import _event
 from worldledger_service.api.streaming import Stream, StreamAbortedError
 
 from tests.store.proxy import Proxy
+from tests.waiting import wait_for
 from worldledger.chain import StoredEffect
 
-from .helpers import draft, serving, tailing, wait_for
+from .helpers import draft, serving, tailing
 
 
 class Source:

@@ -14,8 +14,9 @@ from worldledger_service.api.reading import _events
 from worldledger_service.store import Store
 
 from tests.store.proxy import Proxy
+from tests.waiting import wait_for
 
-from .helpers import Served, WorldClient, draft, problem, serving, settings, tailing, wait_for
+from .helpers import Served, WorldClient, draft, problem, serving, settings, tailing
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

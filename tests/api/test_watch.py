@@ -9,12 +9,13 @@ import pytest
 from worldledger_service.store import Store
 from worldledger_service.store.watch import HeadWatcher
 
+from tests.waiting import wait_for
 from worldledger.chain import StoredEffect
 from worldledger.errors import StoreUnavailableError
 from worldledger.genesis import NewWorld
 from worldledger.protocols import WorldHead
 
-from .helpers import draft, settings, wait_for
+from .helpers import draft, settings
 
 DRAFT = draft()
 

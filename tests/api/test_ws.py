@@ -14,7 +14,9 @@ from worldledger_service.api.ws.connection import IN_FLIGHT
 from worldledger_service.api.ws.messages import MAX_BYTES
 from worldledger_service.runtime import Orchestrator
 
-from .helpers import Served, WorldClient, problem, serving, wait_for
+from tests.waiting import wait_for
+
+from .helpers import Served, WorldClient, problem, serving
 from .living import SUBPROTOCOL, Watched, address, intent, of, register, settle, socket_of, speak
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

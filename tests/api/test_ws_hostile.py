@@ -14,9 +14,10 @@ from worldledger_service.api.ws import transport
 from worldledger_service.api.ws.connection import MOST_UNREADABLE
 from worldledger_service.api.ws.messages import MAX_BYTES
 
+from tests.waiting import wait_for
 from worldledger.errors import FoldError
 
-from .helpers import Served, WorldClient, serving, wait_for
+from .helpers import Served, WorldClient, serving
 from .living import INTENTS, Socket, Watched, Wire, intent, new_world, of, register, settle, socket_of, speak, wired
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -142,14 +141,6 @@ async def effects(arena: Arena, game: LiveGame | str, *kinds: str) -> list[Effec
 async def kinds(arena: Arena, game: LiveGame) -> list[str]:
     """Return the kinds of a game's effects after its beginning."""
     return [effect["kind"] for effect in (await effects(arena, game))[4:]]
-
-
-async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
-    """Wait until the condition holds; the limit only turns a hang into a failure."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"never happened: {what}"
-        await asyncio.sleep(0.005)
 
 
 async def ended(game: LiveGame) -> LiveGame:

@@ -12,6 +12,7 @@ from worldledger_chess.arena.arena import LiveGames
 from worldledger_chess.arena.players import InvalidPlayerError, registry
 from worldledger_chess.rules import AgentSpec
 
+from tests.waiting import wait_for
 from worldledger.errors import (
     InvalidConfigError,
     InvalidNameError,
@@ -20,7 +21,7 @@ from worldledger.errors import (
 )
 from worldledger.genesis import NewWorld
 
-from .helpers import Opening, attempt, new_game, of_players, refused, wait_for
+from .helpers import Opening, attempt, new_game, of_players, refused
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import pytest
 from worldledger_chess.arena import Arena, ArenaSettings, NewGame
 from worldledger_chess.rules import AgentSpec
 
-from .helpers import Clock, Opening, attempt, effects, kinds, new_game, played, rule_of, wait_for
+from tests.waiting import wait_for
+
+from .helpers import Clock, Opening, attempt, effects, kinds, new_game, played, rule_of
 
 
 async def test_time_is_over(arena: Arena, clock: Clock) -> None:

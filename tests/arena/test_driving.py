@@ -16,7 +16,9 @@ from worldledger_chess.arena import Arena, LiveGame
 from worldledger_chess.arena.players import PlayerError, Position, RandomPlayer
 from worldledger_chess.rules import validate_game_state
 
-from .helpers import FEW, Clock, Opening, attempt, effects, ended, kinds, of_players, wait_for
+from tests.waiting import wait_for
+
+from .helpers import FEW, Clock, Opening, attempt, effects, ended, kinds, of_players
 
 _FAKE = Path(__file__).parent / "players" / "fake_engine.py"
 

@@ -10,22 +10,10 @@ import pytest
 from worldledger_chess.arena import Arena
 from worldledger_chess.rules import validate_game_state
 
+from tests.waiting import wait_for
 from worldledger.errors import InvalidConfigError
 
-from .helpers import (
-    FOOLS_MATE,
-    REPETITION,
-    Clock,
-    Opening,
-    attempt,
-    effects,
-    kinds,
-    legal,
-    new_game,
-    played,
-    posted,
-    wait_for,
-)
+from .helpers import FOOLS_MATE, REPETITION, Clock, Opening, attempt, effects, kinds, legal, new_game, played, posted
 
 #: A position, moves, and the status, result and reason to which they lead.
 _ENDS: Final[tuple[tuple[str | None, Sequence[str], str, str, str], ...]] = (

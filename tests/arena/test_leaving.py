@@ -7,7 +7,9 @@ from contextlib import aclosing
 
 from worldledger_chess.arena import Arena
 
-from .helpers import FOOLS_MATE, Opening, attempt, ended, new_game, played, wait_for
+from tests.waiting import wait_for
+
+from .helpers import FOOLS_MATE, Opening, attempt, ended, new_game, played
 
 
 def _there(arena: Arena) -> list[str]:

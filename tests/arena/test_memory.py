@@ -10,9 +10,10 @@ import asyncpg
 from worldledger_chess.arena import ArenaFullError
 from worldledger_chess.rules import GameSession
 
+from tests.waiting import wait_for
 from worldledger.errors import StoreUnavailableError, TamperedError
 
-from .helpers import FEW, FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, wait_for, watched
+from .helpers import FEW, FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, watched
 
 
 async def test_leaving_and_coming_back_is_not_seen(opening: Opening) -> None:

@@ -10,9 +10,10 @@ import pytest
 from worldledger_chess.arena.players import Position, RandomPlayer
 from worldledger_chess.rules import validate_game_state
 
+from tests.waiting import wait_for
 from worldledger.errors import CircuitBreakerOpenError, StoreUnavailableError
 
-from .helpers import FEW, Opening, effects, ended, new_game, of_players, wait_for
+from .helpers import FEW, Opening, effects, ended, new_game, of_players
 
 _CUT = (
     "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "

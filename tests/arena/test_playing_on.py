@@ -13,6 +13,7 @@ from worldledger_chess.rules.state import game_continued
 from worldledger_chess.store.recordings import import_games
 from worldledger_service.runtime.comparing import compare
 
+from tests.waiting import wait_for
 from worldledger.effects import Effect, EffectDraft
 from worldledger.errors import InvalidConfigError, WorldExistsError
 from worldledger.genesis import NewWorld
@@ -33,7 +34,6 @@ from .helpers import (
     played,
     refused,
     rule_of,
-    wait_for,
     watched,
 )
 

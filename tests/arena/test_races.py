@@ -11,10 +11,11 @@ from worldledger_chess.arena import Arena, LiveGame, MoveOutcome
 from worldledger_chess.rules import validate_game_state
 from worldledger_service.store import statements
 
+from tests.waiting import wait_for
 from worldledger.errors import IllegalEffectError, RequestConflictError, SimulationError
 from worldledger.genesis import NewWorld
 
-from .helpers import FEW, Opening, attempt, effects, ended, legal, new_game, of_players, played, posted, wait_for
+from .helpers import FEW, Opening, attempt, effects, ended, legal, new_game, of_players, played, posted
 
 
 def _parted(found: Sequence[object]) -> tuple[list[MoveOutcome], list[SimulationError]]:

@@ -12,9 +12,10 @@ from structlog.testing import capture_logs
 from worldledger_chess.arena import Arena
 
 from tests.store.exports import export_of, restored, text
+from tests.waiting import wait_for
 from worldledger.errors import FoldError
 
-from .helpers import Opening, attempt, effects, new_game, refused, wait_for
+from .helpers import Opening, attempt, effects, new_game, refused
 
 Change = Callable[[list[dict[str, Any]]], None]
 

@@ -10,10 +10,11 @@ import orjson
 import pytest
 from worldledger_chess.arena import Arena, GameEvent
 
+from tests.waiting import wait_for
 from worldledger.errors import MomentNotFoundError, StoreUnavailableError
 from worldledger.genesis import NewWorld
 
-from .helpers import FEW, FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, wait_for, watched
+from .helpers import FEW, FOOLS_MATE, Opening, attempt, ended, new_game, of_players, played, refused, watched
 
 #: An event has less than this many bytes (docs/reference/contracts.md, "Chess").
 _LIMIT = 64 * 1024

@@ -8,7 +8,6 @@ import json
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
 from tests.conftest import quick_settings
+from tests.waiting import block_until
 from tests.warm import SCRIPT, Process
 from worldledger.effects import EffectDraft
 from worldledger.genesis import NewWorld
@@ -266,14 +266,6 @@ def forgery(world_id: str, kind: str) -> list[str]:
     ]
 
 
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
-    """Wait until the condition holds; the limit only turns a hang into a failure."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.02)
-
-
 class Lock:
     """A lock that somebody else holds on the database, so that a command has to wait in the middle of its work."""
 
@@ -293,7 +285,7 @@ class Lock:
             select count(*) from pg_stat_activity
             where datname = current_database() and application_name = 'worldledger' and wait_event_type = 'Lock'
         """
-        wait_for(lambda: sql(self._url, statement) == [(count,)], "a command waits for the lock")
+        block_until(lambda: sql(self._url, statement) == [(count,)], "a command waits for the lock")
 
     def release(self) -> None:
         """Let the lock go."""

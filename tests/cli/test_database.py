@@ -21,10 +21,11 @@ import pytest
 from worldledger_service.database.address import split_password
 from worldledger_service.database.revision import REVISIONS
 
+from tests.waiting import block_until
 from tests.warm import SCRIPT, Process
 
 from .conftest import Cli
-from .helpers import Result, call, environment, seed, sql, wait_for
+from .helpers import Result, call, environment, seed, sql
 
 
 def refused(result: Result) -> str:
@@ -365,7 +366,7 @@ def test_no_process_of_ours_shows_a_password(database_url: str) -> None:
         assert serving.stdout is not None
         assert b"Worldledger serves" in serving.stdout.readline()
         program = psutil.Process(serving.pid)
-        wait_for(program.children, "the process that feeds the projections is there")
+        block_until(program.children, "the process that feeds the projections is there")
         shown = [" ".join(each.cmdline()) for each in (program, *program.children(recursive=True))]
         serving.kill()
     assert any(each.count("--database-url") == each.count(parts.path) == 2 for each in shown)

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from worldledger_service.database.embedded import status
 
+from tests.waiting import block_until
 from worldledger import record
 
-from .helpers import Result, Running, call, wait_for
+from .helpers import Result, Running, call
 
 #: One worker, for what they share is a home that takes seconds to set up.
 pytestmark = [pytest.mark.slow, pytest.mark.group("home of commands")]
@@ -176,7 +177,7 @@ def test_follow_outlives_a_crash_of_the_server(home: Path) -> None:
         assert found is not None
         assert found.postmaster_pid is not None
         os.kill(found.postmaster_pid, signal.SIGKILL)
-        wait_for(lambda: _revived(home, found.postmaster_pid), "the server is back")
+        block_until(lambda: _revived(home, found.postmaster_pid), "the server is back")
         draft = {"kind": "Said", "payload": {}, "source_id": "a", "schema_version": "1.0.0", "req_id": "1"}
         assert post(f"{address}/v1/worlds/survivor/effects", draft)["global_seq"] == 2
         assert json.loads(command.line())["global_seq"] == 2
@@ -195,7 +196,7 @@ def test_a_host_that_others_can_reach_is_warned_of(home: Path) -> None:
     serve = ("serve", "--host", "0.0.0.0", "--no-projections")
     with Running(*serve, "--port", str(port), "--home", str(home)) as running:
         assert running.line().startswith(f"Worldledger serves http://127.0.0.1:{port} ")
-        wait_for(lambda: "no authentication" in running.err, "the warning")
+        block_until(lambda: "no authentication" in running.err, "the warning")
         assert running.end(signal.SIGTERM).code == 0
 
 

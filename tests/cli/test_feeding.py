@@ -16,9 +16,10 @@ import pytest
 from worldledger_projections.registry import known
 
 from tests.store.exports import export_of, genesis, text
+from tests.waiting import block_until
 
 from .conftest import Cli
-from .helpers import BAZAAR, Lock, Running, append, done, record, seed, sql, wait_for
+from .helpers import BAZAAR, Lock, Running, append, done, record, seed, sql
 
 _EFFECTS = "lock table effects in access exclusive mode"
 #: How many connections wait for that lock.
@@ -98,7 +99,7 @@ def test_a_rebuild_is_stopped(cli: Cli, database_url: str, number: int, code: in
     before = lines(database_url)
     command = ("projections", "rebuild", "world_summaries", "entities", "--database-url", database_url)
     with Lock(database_url, _EFFECTS), Running(*command) as running:
-        wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
+        block_until(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
         said = (
             "worldledger: the rebuild of world_summaries, entities is not finished; the same command goes on from there"
         )
@@ -123,7 +124,7 @@ def test_a_rebuild_is_killed(cli: Cli, database_url: str, monkeypatch: pytest.Mo
     command = ("projections", "rebuild", "world_summaries", "entities", "--database-url", database_url)
     monkeypatch.setenv("WORLDLEDGER_PROJECTION_LEASE_TTL", LEASE_TTL)
     with Running(*command, WORLDLEDGER_PROJECTION_LEASE_TTL=LEASE_TTL) as running:
-        wait_for(lambda: effects_read(database_url) > 0, "the rebuild has come somewhere")
+        block_until(lambda: effects_read(database_url) > 0, "the rebuild has come somewhere")
         assert running.end(signal.SIGKILL).code == -9
     assert live(database_url, "world_summaries") == "world_summaries_1"
     assert lines(database_url) == before
@@ -142,7 +143,7 @@ def test_two_rebuilds_at_once(database_url: str) -> None:
     with ExitStack() as commands:
         with Lock(database_url, _EFFECTS):
             both = [commands.enter_context(Running(*command)) for _ in range(2)]
-            wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "one of them reads effects")
+            block_until(lambda: sql(database_url, _WAITING) != [(0,)], "one of them reads effects")
         for running in both:
             result = running.end()
             assert (result.code, result.out) == (0, "rebuilt world_summaries, 903 effects\n")
@@ -158,7 +159,7 @@ def test_a_rebuild_is_cancelled_by_another(cli: Cli, database_url: str) -> None:
     """A rebuild whose build somebody cancels ends, and says so."""
     command = ("projections", "rebuild", "world_summaries", "--database-url", database_url)
     with Lock(database_url, _EFFECTS), Running(*command) as running:
-        wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
+        block_until(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
         assert cli(*command, "--cancel").out == "cancelled the rebuild of world_summaries\n"
         result = running.end()
     assert (result.code, result.out) == (2, "")
@@ -178,9 +179,9 @@ def test_a_rebuild_outlives_lost_connections(database_url: str) -> None:
         with Lock(database_url, _EFFECTS):
             command = ("projections", "rebuild", "world_summaries", "--database-url", database_url)
             running = commands.enter_context(Running(*command))
-            wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
+            block_until(lambda: sql(database_url, _WAITING) != [(0,)], "the rebuild reads effects")
             sql(database_url, cut)
-            wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "it reads again")
+            block_until(lambda: sql(database_url, _WAITING) != [(0,)], "it reads again")
         result = running.end()
     assert (result.code, result.out) == (0, "rebuilt world_summaries, 903 effects\n")
     assert "Traceback" not in result.err
@@ -200,10 +201,10 @@ def test_project_feeds_until_it_is_stopped(database_url: str, number: int) -> No
             except asyncpg.UndefinedTableError:
                 return None
 
-        wait_for(lambda: read() == [(7,)], "it has read")
+        block_until(lambda: read() == [(7,)], "it has read")
         assert "worldledger: feeding the projections (Ctrl-C stops it)\n" in running.err
         append(database_url, "a", 3)
-        wait_for(lambda: read() == [(10,)], "it has read on")
+        block_until(lambda: read() == [(10,)], "it has read on")
         result = running.end(number)
     assert (result.code, result.out) == (0, "")
     assert "Traceback" not in result.err
@@ -220,7 +221,7 @@ def test_once_is_stopped(cli: Cli, database_url: str, number: int, code: int) ->
     done(*command)  # makes the tables, and views for which the lock would be waited for, too
     append(database_url, "a", 3)
     with Lock(database_url, _EFFECTS), Running(*command) as running:
-        wait_for(lambda: sql(database_url, _WAITING) != [(0,)], "it reads effects")
+        block_until(lambda: sql(database_url, _WAITING) != [(0,)], "it reads effects")
         ended = running.end(number)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.endswith(
@@ -243,7 +244,7 @@ def test_a_service_feeds_the_projections_unless_told_not_to(
         for running in (idle, also_idle, feeding):
             assert running.line().startswith("Worldledger serves ")
         count = "select count(*) from projection_builds where status = 'live'"
-        wait_for(lambda: sql(database_url, count) == [(len(known().values()),)], "the service feeds them")
+        block_until(lambda: sql(database_url, count) == [(len(known().values()),)], "the service feeds them")
         record(database_url, "a", BAZAAR)
         status = ("projections", "status", "world_summaries", "--json", "--database-url", database_url)
 
@@ -251,7 +252,7 @@ def test_a_service_feeds_the_projections_unless_told_not_to(
             live = json.loads(cli(*status).out)[0]["live"]
             return live["scanning"], live["effects_behind"], live["effects_done"]
 
-        wait_for(lambda: behind() == (False, 0, 7), "the service has read what came")
+        block_until(lambda: behind() == (False, 0, 7), "the service has read what came")
         rebuild = ("projections", "rebuild", "world_summaries", "--database-url", database_url)
         assert cli(*rebuild).code == 0
         assert sql(other, count) == [(0,)]
@@ -264,7 +265,7 @@ def test_ctrl_c_when_the_service_has_just_begun(database_url: str) -> None:
     serve = ("serve", "--port", "0", "--database-url", database_url)
     with Running(*serve, start_new_session=True) as running:
         process = psutil.Process(running.process.pid)
-        wait_for(
+        block_until(
             lambda: any("worldledger_service.projecting" in each.cmdline() for each in process.children()),
             "it is started",
         )

@@ -22,10 +22,11 @@ from worldledger_service.cli import output
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
+from tests.waiting import block_until
 from worldledger.errors import FileRefusedError, WorldExistsError
 
 from .conftest import Cli
-from .helpers import Running, record, say, sql, wait_for
+from .helpers import Running, record, say, sql
 
 TOWN = """time,agent,event,price,gold,turn
 0.5,alice,Sold,1.5,3,1
@@ -422,7 +423,7 @@ def test_an_import_that_is_killed_goes_on(on: Cli, tmp_path: Path, database_url:
     file.write_text("time,agent,n\n" + "".join(f"{n},a{n % 7},{n}\n" for n in range(count)))
     command = ("import", "csv", str(file))
     with Running(*command, "--database-url", database_url) as running:
-        wait_for(lambda: sql(database_url, "select count(*) from heads") == [(1,)], "a chunk is in")
+        block_until(lambda: sql(database_url, "select count(*) from heads") == [(1,)], "a chunk is in")
         running.process.send_signal(signal.SIGKILL)
     (there,) = sql(database_url, "select count(*) from effects where kind = 'Row'")[0]
     assert 0 < there < count

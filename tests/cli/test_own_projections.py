@@ -13,9 +13,10 @@ import pytest
 from worldledger_projections import registry
 
 from tests.projections.test_own import WORDS
+from tests.waiting import block_until
 
 from .conftest import Cli
-from .helpers import Result, Running, say, sql, wait_for
+from .helpers import Result, Running, say, sql
 from .helpers import record as record_world
 
 CHECK = ("db", "check")
@@ -150,7 +151,7 @@ def test_the_service_feeds_it(database_url: str) -> None:
             except asyncpg.UndefinedTableError:
                 return False
 
-        wait_for(there, "its rows are there")
+        block_until(there, "its rows are there")
         found = httpx2.get(f"{url}/v1/projections/words").json()
     assert (found["name"], found["version"]) == ("words", 1)
 

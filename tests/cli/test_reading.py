@@ -7,8 +7,10 @@ import signal
 
 import pytest
 
+from tests.waiting import block_until
+
 from .conftest import Cli
-from .helpers import Running, append, call, into_a_closed_pipe, seed, sql, untouched, wait_for
+from .helpers import Running, append, call, into_a_closed_pipe, seed, sql, untouched
 
 
 def test_worlds_as_a_table(on: Cli, database_url: str) -> None:
@@ -132,7 +134,7 @@ def test_follow_outlives_lost_connections(database_url: str) -> None:
                 select pg_terminate_backend(pid) from pg_stat_activity
                 where datname = current_database() and pid <> pg_backend_pid()
             """
-            wait_for(lambda statement=statement: sql(database_url, statement), "a connection to cut")  # type: ignore[misc]
+            block_until(lambda statement=statement: sql(database_url, statement), "a connection to cut")  # type: ignore[misc]
         append(database_url, "w", 1)
         assert json.loads(running.line())["global_seq"] == 5
         assert running.end(signal.SIGTERM).code == 143

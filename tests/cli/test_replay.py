@@ -7,8 +7,10 @@ import signal
 
 import pytest
 
+from tests.waiting import block_until
+
 from .conftest import Cli
-from .helpers import BAZAAR, UNGUARDED, Running, into_a_closed_pipe, record, say, sql, wait_for
+from .helpers import BAZAAR, UNGUARDED, Running, into_a_closed_pipe, record, say, sql
 
 #: So far apart that a test never sees the second one come.
 YEARS = [say("a", "Speak", 0.0, text="now"), say("a", "Speak", 0.0, text="too"), say("b", "Speak", 9e7, text="later")]
@@ -118,7 +120,7 @@ def test_a_paced_replay_is_stopped(database_url: str, number: int, code: int) ->
     record(database_url, "w", YEARS)
     with Running("replay", "w", "--database-url", database_url) as running:
         assert [running.line().split()[0] for _ in range(3)] == ["1", "2", "3"]
-        wait_for(lambda: "seq 4 comes in" in running.err, "it waits")
+        block_until(lambda: "seq 4 comes in" in running.err, "it waits")
         said = (
             "worldledger: replaying 4 of 4 effects takes 1041 d 16 h; a higher --speed makes it shorter, "
             "--speed max leaves the pauses out\n"
@@ -155,7 +157,7 @@ def test_a_replay_outlives_lost_connections(database_url: str) -> None:
             select pg_terminate_backend(pid) from pg_stat_activity
             where datname = current_database() and pid <> pg_backend_pid()
         """
-        wait_for(lambda: sql(database_url, cut), "a connection to cut")
+        block_until(lambda: sql(database_url, cut), "a connection to cut")
         result = running.end()
     assert result.code == 0
     assert [json.loads(line)["global_seq"] for line in result.out.splitlines()] == list(range(2, 2003))

@@ -17,12 +17,13 @@ from worldledger_service.cli import replay
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
+from tests.waiting import block_until
 from worldledger.effects import EffectDraft
 from worldledger.observation import ObservationPolicy, PolicyConfig
 from worldledger.rulesets import load_ruleset
 
 from .conftest import Cli
-from .helpers import BAZAAR, UNGUARDED, Lock, Running, call, done, record, seed, sql, wait_for
+from .helpers import BAZAAR, UNGUARDED, Lock, Running, call, done, record, seed, sql
 
 _EFFECTS = "lock table effects in access exclusive mode"
 
@@ -371,7 +372,7 @@ def test_a_stopped_check_leaves_no_process(
     """Ctrl-C, which a terminal sends to the whole group, ends all processes in order, and one word is said."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
     with Lock(database_url, _EFFECTS), Running(*command, program=sharing, start_new_session=True) as running:
-        wait_for(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
+        block_until(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
         workers = offspring(psutil.Process(running.process.pid))
         assert len(workers) == 2
         send(running.process.pid, number)
@@ -384,10 +385,10 @@ def test_a_killed_check_leaves_no_process(database_url: str, sharing: Path) -> N
     """When the command is killed, its processes notice and end by themselves."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
     with Lock(database_url, _EFFECTS), Running(*command, program=sharing) as running:
-        wait_for(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
+        block_until(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
         workers = offspring(psutil.Process(running.process.pid))
         running.process.kill()
-        wait_for(gone(workers), "the processes end")
+        block_until(gone(workers), "the processes end")
         assert running.end().code == -9
 
 
@@ -396,7 +397,7 @@ def test_a_process_that_is_killed(database_url: str, sharing: Path) -> None:
     """When one of its processes is killed the check could not be run: exit code 2, and no other one is left."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
     with Lock(database_url, _EFFECTS), Running(*command, program=sharing) as running:
-        wait_for(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
+        block_until(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
         workers = offspring(psutil.Process(running.process.pid))
         workers[0].kill()
         result = running.end()
@@ -410,7 +411,7 @@ def test_a_database_that_goes_away(database_url: str, sharing: Path) -> None:
     """An outage is exit code 2 and one sentence."""
     command = ("replay", "--check", "a", "b", "--jobs", "2", "--database-url", database_url)
     with Lock(database_url, _EFFECTS), Running(*command, program=sharing) as running:
-        wait_for(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
+        block_until(lambda: waiting(database_url) >= 2, "two processes wait for the lock")
         name = urlsplit(database_url).path[1:]
         server = urlunsplit(urlsplit(database_url)._replace(path="/postgres"))
         sql(server, f"alter database {name} allow_connections false")

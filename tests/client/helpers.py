@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from worldledger.client import World
@@ -49,14 +49,6 @@ def after(view: View, *deltas: ObservationDelta) -> View:
 async def same_view(world: World, view: View) -> bool:
     """Tell whether a view is what the world says that the agent saw at its view_seq."""
     return await world.view(view.agent_id, at_seq=view.view_seq) == view
-
-
-async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Wait until a condition holds; the limit only turns a hang into a failure."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "never happened"
-        await asyncio.sleep(0.002)
 
 
 async def waits_for(task: asyncio.Task[Any]) -> None:

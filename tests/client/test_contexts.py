@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.helpers import emitted, soon, speak, until
+from tests.client.helpers import emitted, soon, speak
+from tests.waiting import wait_for
 from worldledger.client import MessageFacade, RLFacade, World
 from worldledger.errors import InvalidEffectError, InvalidIntentError, MomentNotFoundError, StaleContextError
 from worldledger.intents import Accepted
@@ -107,7 +108,7 @@ async def test_the_context_of_messages(world: World) -> None:
             await soon(facade.submit_intent("alice", speak("who is there?")))
         await facade.subscribe("alice", None, lambda event: heard.append(event["payload"]["text"]))
         receipt = await facade.emit("MessageEmitted", {"text": "hello"}, "bob")
-        await until(lambda: heard == ["hello"])
+        await wait_for(lambda: heard == ["hello"])
         assert facade.context_seq("alice") == receipt.global_seq
         accepted = await soon(facade.submit_intent("alice", speak("hello, bob")))
         assert await recorded(world, accepted) == receipt.global_seq

@@ -16,11 +16,12 @@ from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
 from tests.api.helpers import Served, serving
+from tests.waiting import wait_for
 from worldledger.client import Client, ServiceUnavailableError, frames
 from worldledger.errors import ExtraMissingError, QueryRefusedError, UnknownQueryError, WorldNotFoundError
 from worldledger.genesis import NewWorld
 
-from .helpers import emitted, soon, until
+from .helpers import emitted, soon
 
 
 @pytest.fixture
@@ -85,13 +86,13 @@ async def test_leaving_early_ends_the_query(filled: Client) -> None:
     async with aclosing(filled.effects(world="harbour").batches()) as batches:
         assert (await anext(batches)).num_rows == 7
         assert len(_streams()) == 1
-    await until(lambda: not _streams())
+    await wait_for(lambda: not _streams())
     waiting = asyncio.create_task(filled.effects().to_arrow())
-    await until(lambda: len(_streams()) == 1)
+    await wait_for(lambda: len(_streams()) == 1)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await soon(waiting)
-    await until(lambda: not _streams())
+    await wait_for(lambda: not _streams())
 
 
 def _streams() -> list[Any]:

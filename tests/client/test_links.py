@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_for
 from worldledger.aio import QueueClosedError
 from worldledger.client import Client, ServiceUnavailableError
 from worldledger.errors import InvalidEffectError, InvalidIntentError, RequestConflictError
 from worldledger.observation import ObservationPolicy
 
-from .helpers import emitted, kinds, soon, speak, until
+from .helpers import emitted, kinds, soon, speak
 
 
 def _open(client: Client, agent_id: str) -> int:
@@ -52,13 +53,13 @@ async def test_a_generation_alone_has_a_connection_as_long_as_it_lives(client: C
     receipt = await client.broadcast_event(emitted("news"))
     await soon(token.wait_cancelled())
     assert token.reason == f"stale_due_to_effect_{receipt.global_seq}"
-    await until(lambda: _open(client, "alice") == 0)
+    await wait_for(lambda: _open(client, "alice") == 0)
     assert client.generation("alice", "r1") is token
     with pytest.raises(RequestConflictError):
         client.issue_cancel_token("alice", "r2", receipt.global_seq)
         client.issue_cancel_token("alice", "r2", seq)
     assert await client.finish_generation("alice", "r2")
-    await until(lambda: _open(client, "alice") == 0)
+    await wait_for(lambda: _open(client, "alice") == 0)
 
 
 async def test_a_closed_handle_leaves_its_generations(client: Client) -> None:
@@ -70,7 +71,7 @@ async def test_a_closed_handle_leaves_its_generations(client: Client) -> None:
     assert _open(client, "alice") == 1
     await client.broadcast_event(emitted("news"))
     await soon(token.wait_cancelled())
-    await until(lambda: _open(client, "alice") == 0)
+    await wait_for(lambda: _open(client, "alice") == 0)
 
 
 async def test_a_generation_of_another_client_is_cancelled_too(service: str, client: Client) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_for
 from worldledger.aio import CircuitBreaker, QueueClosedError
 from worldledger.client import MessageFacade, RLFacade, World
 from worldledger.deltas import ObservedEvent
@@ -15,7 +16,7 @@ from worldledger.errors import UnknownAgentError
 from worldledger.observation import ObservationPolicy, PolicyConfig
 
 from .conftest import OpenWorld
-from .helpers import soon, speak, until, waits_for
+from .helpers import soon, speak, waits_for
 
 
 class Ears:
@@ -50,7 +51,7 @@ async def test_messages_reach_their_handlers_in_order(world: World) -> None:
             for kind in ("Note", "Chat", "Noise"):
                 receipt = await facade.emit(kind, {"text": f"{kind}{n}"}, "bob")
         assert receipt.global_seq == 17
-        await until(lambda: len(every.heard) == 15 and len(several.heard) == 10)
+        await wait_for(lambda: len(every.heard) == 15 and len(several.heard) == 10)
         assert one.heard == [f"Note{n}" for n in range(5)]
         assert several.heard == [f"{kind}{n}" for n in range(5) for kind in ("Note", "Chat")]
         assert every.heard == [f"{kind}{n}" for n in range(5) for kind in ("Note", "Chat", "Noise")]
@@ -78,7 +79,7 @@ async def test_a_handler_that_fails_harms_nobody(world: World, caplog: pytest.Lo
         await facade.subscribe("alice", "Note", good)
         for n in range(4):
             await facade.emit("Note", {"text": str(n)}, "bob")
-        await until(lambda: bad.heard == ["0", "3"] and good.heard == ["0", "1", "2", "3"])
+        await wait_for(lambda: bad.heard == ["0", "3"] and good.heard == ["0", "1", "2", "3"])
         assert (failing.handled, failing.failed, failing.left_out) == (2, 2, 0)
     assert [record.exc_info is not None for record in caplog.records] == [True, True]
 
@@ -92,11 +93,11 @@ async def test_a_handler_that_fails_again_and_again_is_left_alone(world: World) 
         subscription = await facade.subscribe("alice", "Note", bad)
         for n in range(4):
             await facade.emit("Note", {"text": str(n)}, "bob")
-        await until(lambda: subscription.left_out == 2)
+        await wait_for(lambda: subscription.left_out == 2)
         assert (subscription.failed, subscription.handled, subscription.breaker.state) == (2, 0, "OPEN")
         now = 31.0
         await facade.emit("Note", {"text": "4"}, "bob")
-        await until(lambda: bad.heard == ["4"])
+        await wait_for(lambda: bad.heard == ["4"])
         assert subscription.breaker.state == "CLOSED"
 
 
@@ -111,7 +112,7 @@ async def test_a_closed_subscription_hears_nothing_more(world: World) -> None:
         subscription.close()
         assert not subscription.active
         await facade.emit("Note", {"text": "x"}, "bob")
-        await until(lambda: there.heard == ["x"])
+        await wait_for(lambda: there.heard == ["x"])
         assert gone.heard == []
 
 
@@ -131,7 +132,7 @@ async def test_a_handler_may_close_its_own_subscription(world: World) -> None:
         await facade.subscribe("alice", None, there)
         for text in ("first", "second"):
             await facade.emit("Note", {"text": text}, "bob")
-        await until(lambda: there.heard == ["first", "second"])
+        await wait_for(lambda: there.heard == ["first", "second"])
         assert done == ["first"]
 
 
@@ -178,7 +179,7 @@ async def test_a_subscription_may_begin_in_the_past(world: World) -> None:
         subscription = await facade.subscribe("alice", "Note", ears.slowly, after_seq=seqs[9])
         for n in range(250, 260):
             await facade.emit("Note", {"text": str(n)}, "bob")
-        await until(lambda: len(ears.heard) >= 250)
+        await wait_for(lambda: len(ears.heard) >= 250)
         assert ears.heard == [str(n) for n in range(10, 260)]
         assert subscription.position == seqs[-1] + 10
 
@@ -199,9 +200,9 @@ async def test_no_message_is_lost_on_a_slow_handler(world: World) -> None:
         for n in range(150):
             await facade.emit("Note", {"text": str(n)}, "bob")
         gate.set()
-        await until(lambda: len(ears.heard) >= 150)
+        await wait_for(lambda: len(ears.heard) >= 150)
         await facade.emit("Note", {"text": "150"}, "bob")
-        await until(lambda: len(ears.heard) >= 151)
+        await wait_for(lambda: len(ears.heard) >= 151)
         assert ears.heard == [str(n) for n in range(151)]
 
 
@@ -212,7 +213,7 @@ async def test_an_agent_hears_what_its_policy_lets_it(world: World) -> None:
         heard: list[dict[str, Any]] = []
         await facade.subscribe("alice", "Note", lambda event: heard.append(event["payload"]))
         await facade.emit("Note", {"text": "x", "secret": 42}, "bob")
-        await until(lambda: bool(heard))
+        await wait_for(lambda: bool(heard))
         assert heard == [{"text": "x"}]
         assert [each["payload"] for each in await facade.get_messages("alice")] == heard
 
@@ -225,7 +226,7 @@ async def test_a_world_that_is_closed_ends_whoever_lives_in_it(open_world: OpenW
         messages, steps = MessageFacade(world), RLFacade(world)
         subscription = await messages.subscribe("alice", None, ears)
         await messages.emit("Note", {"text": "x"}, "bob")
-        await until(lambda: ears.heard == ["x"])
+        await wait_for(lambda: ears.heard == ["x"])
         await steps.view("alice")
         observing = asyncio.create_task(steps.observe("alice"))
         waiting = asyncio.create_task(messages.wait_for_message("alice"))

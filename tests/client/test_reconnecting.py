@@ -18,13 +18,14 @@ from tests.api.helpers import serving
 from tests.cli.helpers import Running
 from tests.store.helpers import holding_head
 from tests.store.proxy import Proxy
+from tests.waiting import wait_for
 from worldledger.client import Client, MessageFacade, RemoteHandle, RLFacade, ServiceUnavailableError
 from worldledger.client.transport import BlockingTransport, Transport
 from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import MomentNotFoundError, StartingError, UnknownAgentError, WorldNotFoundError
 from worldledger.observation import ObservationPolicy
 
-from .helpers import after, emitted, entity, kinds, same_view, soon, speak, texts, until
+from .helpers import after, emitted, entity, kinds, same_view, soon, speak, texts
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ async def test_nothing_is_missed_over_cuts(client: Client, far: Client, proxy: P
         if n % 7 == 0:
             proxy.cut_all()
         if n % 10 == 9:
-            await until(partial(_has, handle, receipt.global_seq))
+            await wait_for(partial(_has, handle, receipt.global_seq))
     last = await client.broadcast_event(emitted("end"))
     assert last.global_seq == 43
     view, deltas = await reading
@@ -81,7 +82,7 @@ async def test_an_intent_whose_answer_was_lost_is_one_effect(
         submitting = asyncio.create_task(handle.submit_intent(speak("hello", req_id="r1")))
         link = handle._subscription._link
         assert link is not None
-        await until(lambda: bool(link._pending))
+        await wait_for(lambda: bool(link._pending))
         await asyncio.sleep(0.1)  # whether or not it has got there
         proxy.cut_all()
     accepted = await soon(submitting)
@@ -223,13 +224,13 @@ async def test_facades_go_on_over_a_restart(database_url: str) -> None:
         view = await steps.view("bob")
         _, delta = await soon(steps.step("bob", speak("one")))
         view = after(view, delta)
-        await until(lambda: heard == ["one"])
+        await wait_for(lambda: heard == ["one"])
     stepping = asyncio.create_task(steps.step("bob", speak("two")))
     async with serving(database_url, port=port):
         _, delta = await soon(stepping)
         view = after(view, delta)
         await messages.emit("Note", {"text": "three"}, "carol")
-        await until(lambda: heard == ["one", "two", "three"])
+        await wait_for(lambda: heard == ["one", "two", "three"])
         assert await same_view(client, view)
         messages.close()
         steps.close()
@@ -259,7 +260,7 @@ async def test_what_is_too_large_for_a_message_comes_and_goes_all_the_same(clien
         await client.broadcast_event(emitted("small"))
         view = after(view, await soon(handle.next_observation()))
         assert await same_view(client, view)
-        await until(lambda: heard == [100_000])
+        await wait_for(lambda: heard == [100_000])
         assert not token.cancelled
     large = await client.agent("alice", view_seq=view.view_seq)
     assert large.initial_view == view
@@ -274,7 +275,7 @@ async def test_one_who_does_not_read_is_bounded(service: str, client: Client) ->
         handle = await other.register_agent("alice", ObservationPolicy())
         for n in range(50):
             last = await client.broadcast_event(entity(f"e{n}", n=n))
-        await until(lambda: _has(handle, last.global_seq))
+        await wait_for(lambda: _has(handle, last.global_seq))
         assert len(handle._subscription.deltas) <= 4
         view, deltas = await _read(handle, last.global_seq)
         assert len(deltas) <= 5

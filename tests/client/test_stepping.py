@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.waiting import wait_for
 from worldledger.aio import QueueClosedError
 from worldledger.client import RLFacade, StepCancelledError, World
 from worldledger.deltas import ObservationDelta
@@ -18,7 +19,7 @@ from worldledger.errors import (
 )
 from worldledger.observation import FixedLatency, ObservationPolicy, PolicyConfig
 
-from .helpers import after, emitted, entity, kinds, same_view, soon, speak, texts, until, waits_for
+from .helpers import after, emitted, entity, kinds, same_view, soon, speak, texts, waits_for
 
 
 async def test_a_step_gives_its_effect_and_what_came_of_it(world: World) -> None:
@@ -60,7 +61,7 @@ async def test_a_stale_step_is_refused_and_the_next_one_goes_on(world: World) ->
     async with RLFacade(world) as facade:
         await facade.view("alice")
         news = await world.broadcast_event(emitted("news"))
-        await until(lambda: _has_come(facade, "alice", news.global_seq))
+        await wait_for(lambda: _has_come(facade, "alice", news.global_seq))
         with pytest.raises(StaleContextError) as stale:
             await facade.step("alice", speak("old", req_id="r1"))
         assert stale.value.req_id == "r1"

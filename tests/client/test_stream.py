@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.waiting import wait_for
 from worldledger.client.link import DeltaQueue, Missing, Stream
 from worldledger.deltas import ObservationDelta, View
 from worldledger.errors import SimulationError, StoreUnavailableError, UnknownAgentError
 from worldledger.patches import diff
 
-from .helpers import after, soon, until
+from .helpers import after, soon
 
 
 def history(count: int) -> list[View]:
@@ -99,7 +100,7 @@ def test_whatever_is_too_large_and_whenever_it_is_cut_the_views_follow(
             for _ in range(pauses[seq - 2]):
                 await asyncio.sleep(0)
             seq += 1
-        await until(lambda: stream.view_seq == len(views))
+        await wait_for(lambda: stream.view_seq == len(views))
         view = views[0]
         for delta in queue.get_due():
             assert delta["view_seq"] > view.view_seq
@@ -120,7 +121,7 @@ async def test_an_observation_that_was_too_large_is_the_whole_view() -> None:
     stream.take(Missing(4))
     stream.take(item(views, 5, large=False))
     stream.take(item(views, 6, large=False))
-    await until(lambda: service.asked == [4])
+    await wait_for(lambda: service.asked == [4])
     assert queue.get_due() == []
     service.let.set()
     first = await soon(queue.get())
@@ -137,9 +138,9 @@ async def test_of_several_that_are_too_large_the_last_is_fetched() -> None:
     service.let.clear()
     for seq, large in ((2, True), (3, False), (4, True), (5, True), (6, False)):
         stream.take(item(views, seq, large=large))
-    await until(lambda: service.asked == [2])
+    await wait_for(lambda: service.asked == [2])
     service.let.set()
-    await until(lambda: stream.view_seq == 6)
+    await wait_for(lambda: stream.view_seq == 6)
     assert service.asked == [2, 5]
     assert [delta["view_seq"] for delta in queue.get_due()] == [2, 5, 6]
 
@@ -156,7 +157,7 @@ async def test_what_waits_for_a_view_is_bounded(monkeypatch: pytest.MonkeyPatch)
         stream.take(item(views, seq, large=seq == 2))
         assert len(stream._held) <= 3
     service.let.set()
-    await until(lambda: stream.view_seq == 12)
+    await wait_for(lambda: stream.view_seq == 12)
     assert after(views[0], *queue.get_due()) == views[-1]
 
 
@@ -184,7 +185,7 @@ async def test_a_view_that_cannot_be_fetched_now_is_asked_for_again() -> None:
     assert service.asked == [2, 2, 2]
     service.errors.append(UnknownAgentError("alice", "town"))
     stream.take(Missing(3))
-    await until(lambda: bool(service.failed))
+    await wait_for(lambda: bool(service.failed))
     assert isinstance(service.failed[0], UnknownAgentError)
 
 

@@ -9,8 +9,6 @@ import pwd
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -172,14 +170,6 @@ def sql_at(url: str, statement: str) -> Any:
 
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         return runner.run(run())
-
-
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
-    """Wait until the condition holds; the limit only turns a hang into a failure."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.02)
 
 
 def gone(pid: int | None) -> bool:

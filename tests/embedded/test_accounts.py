@@ -14,9 +14,10 @@ import pytest
 from worldledger_service.database.embedded import attach, remove, status, stop
 from worldledger_service.database.embedded.binaries import wheel_folder
 
+from tests.waiting import block_until
 from worldledger.errors import EmbeddedServerError
 
-from .helpers import User, gone, python_for, sql, wait_for
+from .helpers import User, gone, python_for, sql
 
 pytestmark = pytest.mark.group("embedded")
 
@@ -134,7 +135,7 @@ def test_ordinary_user_runs_everything_alone(folder: Path, name: str) -> None:
             assert psutil.Process(user.server[role]).uids().effective == entry.pw_uid
         assert user.sql("SELECT current_database()") == "worldledger"
         user.end()
-    wait_for(lambda: gone(user.server["supervisor"]), "the supervisor ends")
+    block_until(lambda: gone(user.server["supervisor"]), "the supervisor ends")
     assert status(home) is None
     assert {path.lstat().st_uid for path in home.rglob("*")} == {entry.pw_uid}
 

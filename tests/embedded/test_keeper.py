@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from worldledger_service.database.embedded import attach, client, status, stop
 
-from .helpers import gone, sql, wait_for
+from tests.waiting import block_until
+
+from .helpers import gone, sql
 
 pytestmark = [pytest.mark.slow, pytest.mark.group("embedded")]
 
@@ -26,7 +28,7 @@ def _kill_supervisor(made: Path) -> None:
         now = status(made)
         return now is not None and now.state == "ready" and now.supervisor_pid != state.supervisor_pid
 
-    wait_for(back, "another supervisor has the server back")
+    block_until(back, "another supervisor has the server back")
 
 
 def test_a_killed_supervisor_comes_back(made: Path) -> None:
@@ -36,7 +38,7 @@ def test_a_killed_supervisor_comes_back(made: Path) -> None:
         for _ in range(2):
             _kill_supervisor(made)
             assert sql(server, "SELECT answer FROM kept") == 42
-    wait_for(lambda: status(made) is None, "it stops after its last user")
+    block_until(lambda: status(made) is None, "it stops after its last user")
 
 
 def test_two_keepers(made: Path) -> None:
@@ -67,7 +69,7 @@ class _Looks:
     def wait_for_more(self) -> None:
         """Wait until the keeper has looked some more times."""
         enough = self.count + 5
-        wait_for(lambda: self.count > enough, "the keeper looks")
+        block_until(lambda: self.count > enough, "the keeper looks")
 
 
 def test_an_ordered_stop_stays_one(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +87,8 @@ def test_a_keeper_of_a_deleted_home(made: Path) -> None:
     with attach(made, linger=0, keep=True) as server:
         watch = [thread for thread in threading.enumerate() if thread.name == "worldledger-keeper"]
         shutil.rmtree(made, ignore_errors=True)
-        wait_for(lambda: gone(server.supervisor_pid), "the supervisor notices")
-        wait_for(lambda: not any(thread.is_alive() for thread in watch), "the keeper ends")
+        block_until(lambda: gone(server.supervisor_pid), "the supervisor notices")
+        block_until(lambda: not any(thread.is_alive() for thread in watch), "the keeper ends")
     assert not made.exists() or not list(made.glob("*.lock"))
 
 
@@ -108,9 +110,9 @@ def test_a_supervisor_that_cannot_be_started(
             said.append("".join(capfd.readouterr()))
             return "cannot be started; going on trying" in "".join(said)
 
-        wait_for(complained, "the keeper complains")
+        block_until(complained, "the keeper complains")
         (data / "aside.conf").rename(data / "postgresql.conf")
-        wait_for(lambda: (now := status(made)) is not None and now.state == "ready", "the server is back")
+        block_until(lambda: (now := status(made)) is not None and now.state == "ready", "the server is back")
         assert sql(server, "SELECT 1") == 1
         said.append("".join(capfd.readouterr()))
         assert "".join(said).count("cannot be started") == 1

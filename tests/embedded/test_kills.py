@@ -14,9 +14,10 @@ from worldledger_service.database.embedded import EmbeddedServer, attach, status
 from worldledger_service.database.embedded.accounts import choose
 from worldledger_service.database.embedded.binaries import find
 
+from tests.waiting import block_until
 from worldledger.errors import EmbeddedServerError
 
-from .helpers import ROOT, gone, sql, wait_for
+from .helpers import ROOT, gone, sql
 
 pytestmark = [pytest.mark.slow, pytest.mark.group("embedded")]
 
@@ -37,7 +38,7 @@ def test_killed_postmaster_comes_back(made: Path) -> None:
         _acknowledge_rows(server)
         assert server.postmaster_pid is not None
         os.kill(server.postmaster_pid, signal.SIGKILL)
-        wait_for(lambda: gone(server.postmaster_pid), "the server dies")
+        block_until(lambda: gone(server.postmaster_pid), "the server dies")
         with attach(made) as again:
             assert again.supervisor_pid == server.supervisor_pid
             assert again.postmaster_pid != server.postmaster_pid
@@ -50,7 +51,7 @@ def test_killed_supervisor_takes_its_server_along(made: Path) -> None:
     with attach(made, linger=0) as server:
         _acknowledge_rows(server)
         os.kill(server.supervisor_pid, signal.SIGKILL)
-        wait_for(lambda: gone(server.postmaster_pid), "the server ends with its supervisor")
+        block_until(lambda: gone(server.postmaster_pid), "the server ends with its supervisor")
         with attach(made, linger=0) as again:
             assert again.supervisor_pid != server.supervisor_pid
             assert _rows(again) == 20
@@ -61,7 +62,7 @@ def test_attach_while_an_orphaned_server_shuts_down(made: Path) -> None:
     with attach(made, linger=0) as server:
         _acknowledge_rows(server)
         os.kill(server.supervisor_pid, signal.SIGKILL)
-        wait_for(lambda: gone(server.supervisor_pid), "the supervisor dies")
+        block_until(lambda: gone(server.supervisor_pid), "the supervisor dies")
         with attach(made, linger=0) as again:
             assert again.postmaster_pid != server.postmaster_pid
             assert _rows(again) == 20
@@ -83,16 +84,16 @@ def test_watcher_ends_the_server_where_no_signal_can(made: Path) -> None:
     command = [sys.executable, "-m", "worldledger_service.database.embedded.supervisor"]
     options = ["--home", str(made), "--guard", "pipe", "--linger", "60"]
     with subprocess.Popen([*command, *options], cwd=ROOT, stderr=subprocess.DEVNULL) as supervisor:
-        wait_for(lambda: status(made) is not None, "the supervisor starts")
+        block_until(lambda: status(made) is not None, "the supervisor starts")
         with attach(made) as server:
             assert server.supervisor_pid == supervisor.pid
             assert server.postmaster_pid is not None
             os.kill(server.postmaster_pid, signal.SIGKILL)  # the revived server needs a watcher, too
-            wait_for(lambda: gone(server.postmaster_pid), "the server dies")
+            block_until(lambda: gone(server.postmaster_pid), "the server dies")
             with attach(made) as again:
                 assert sql(again, "SELECT 1") == 1
                 supervisor.kill()
-                wait_for(lambda: gone(again.postmaster_pid), "the watcher ends the server")
+                block_until(lambda: gone(again.postmaster_pid), "the watcher ends the server")
 
 
 def test_second_supervisor_is_refused(running: EmbeddedServer) -> None:
@@ -119,7 +120,7 @@ def test_recycled_pid_is_left_alone(made: Path) -> None:
                 os.chown(pid_file, account.uid, account.gid)
             with attach(made, linger=0) as server:
                 assert sql(server, "SELECT 1") == 1
-            wait_for(lambda: status(made) is None, "the server ends")
+            block_until(lambda: status(made) is None, "the server ends")
             assert unrelated.poll() is None
         finally:
             unrelated.kill()
@@ -133,7 +134,7 @@ def test_server_started_by_hand_is_refused_and_spared(made: Path) -> None:
     with subprocess.Popen(command, cwd="/", stderr=subprocess.DEVNULL, **account.popen()) as by_hand:
         try:
             pid_file = made / "data" / "postmaster.pid"
-            wait_for(lambda: pid_file.exists() and "ready" in pid_file.read_text(), "the server is ready")
+            block_until(lambda: pid_file.exists() and "ready" in pid_file.read_text(), "the server is ready")
             with pytest.raises(EmbeddedServerError, match=f"by hand .pid {by_hand.pid}"), attach(made, linger=0):
                 pass
             assert by_hand.poll() is None
@@ -145,5 +146,5 @@ def test_deleted_home_ends_its_server(made: Path) -> None:
     """A server whose home is deleted under it ends, though somebody still holds it."""
     with attach(made, linger=0) as server:
         shutil.rmtree(made, ignore_errors=True)
-        wait_for(lambda: gone(server.supervisor_pid), "the supervisor notices")
+        block_until(lambda: gone(server.supervisor_pid), "the supervisor notices")
         assert gone(server.postmaster_pid)

@@ -17,9 +17,10 @@ from worldledger_service.database.embedded import attach, status, stop
 from worldledger_service.database.embedded.accounts import Account, choose
 from worldledger_service.database.embedded.binaries import candidates, find, wheel_folder
 
+from tests.waiting import block_until
 from worldledger.errors import EmbeddedServerError
 
-from .helpers import ROOT, servers_of, sql, wait_for
+from .helpers import ROOT, servers_of, sql
 
 pytestmark = pytest.mark.group("embedded")
 
@@ -61,7 +62,7 @@ def test_unfit_path_has_its_socket_elsewhere(made: Path, name: str) -> None:
         assert len(os.fsencode(host / ".s.PGSQL.5432")) <= 100
         assert host.stat().st_mode & 0o777 == 0o700
         assert host.stat().st_uid == server.data_dir.stat().st_uid
-    wait_for(lambda: status(home) is None, "the server ends")
+    block_until(lambda: status(home) is None, "the server ends")
     assert not host.exists()
 
 
@@ -185,7 +186,7 @@ def test_without_the_wheel_the_distribution_serves(home: Path) -> None:
     environment = {**os.environ, "PATH": "/nowhere"}
     command = [sys.executable, "-c", program, "--home", str(home), "--linger", "60"]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL) as supervisor:
-        wait_for(lambda: status(home) is not None, "the supervisor starts")
+        block_until(lambda: status(home) is not None, "the supervisor starts")
         with attach(home) as server:
             assert server.supervisor_pid == supervisor.pid
             assert server.version == 15
@@ -215,7 +216,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
     def unmounted() -> bool:
         return subprocess.run(["umount", str(disk)], capture_output=True, check=False).returncode == 0
 
-    wait_for(unmounted, "a supervisor that failed has let go of its log")
+    block_until(unmounted, "a supervisor that failed has let go of its log")
 
 
 @pytest.mark.slow
@@ -224,7 +225,7 @@ def test_full_disk(small_disk: Path) -> None:
     home = small_disk / "home"
     with pytest.raises(EmbeddedServerError, match="No space left on device"), attach(home):
         pass
-    wait_for(lambda: status(home) is None, "the supervisor ends")
+    block_until(lambda: status(home) is None, "the supervisor ends")
     assert not servers_of(home / "data")
     assert not list(home.glob("data*"))
 

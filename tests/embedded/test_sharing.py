@@ -13,9 +13,10 @@ import pytest
 from worldledger_service.database.embedded import EmbeddedServer, attach, remove, status, stop
 from worldledger_service.database.embedded.home import FileLock
 
+from tests.waiting import block_until
 from worldledger.errors import EmbeddedServerError
 
-from .helpers import User, gone, sql, sql_at, wait_for
+from .helpers import User, gone, sql, sql_at
 
 pytestmark = pytest.mark.group("embedded")
 
@@ -26,7 +27,7 @@ def test_first_user_makes_the_cluster(home: Path) -> None:
         assert sql(server, "SELECT current_database()") == "worldledger"
         sql(server, "CREATE TABLE kept AS SELECT 42 AS answer")
         first = server.postmaster_pid
-    wait_for(lambda: status(home) is None, "the server ends after its last user")
+    block_until(lambda: status(home) is None, "the server ends after its last user")
     with attach(home, linger=0) as server:
         assert sql(server, "SELECT answer FROM kept") == 42
         assert server.postmaster_pid != first
@@ -55,7 +56,7 @@ def test_server_ends_after_the_last_user(made: Path) -> None:
     """When the last user has let go, the server and its supervisor end, and leave no state and no socket."""
     with attach(made, linger=0) as server:
         pass
-    wait_for(lambda: gone(server.supervisor_pid), "the supervisor ends")
+    block_until(lambda: gone(server.supervisor_pid), "the supervisor ends")
     assert gone(server.postmaster_pid)
     assert status(made) is None
     assert not (made / "server.json").exists()
@@ -76,7 +77,7 @@ def test_killed_user_lets_go(made: Path) -> None:
     with User(made, linger=0) as user:
         user.attached()
         user.kill()
-        wait_for(lambda: gone(user.server["supervisor"]), "the supervisor notices")
+        block_until(lambda: gone(user.server["supervisor"]), "the supervisor notices")
         assert gone(user.server["postmaster"])
 
 
@@ -149,7 +150,7 @@ def test_impatient_user_gets_an_error(made: Path) -> None:
     late = pytest.raises(EmbeddedServerError, match=r"did not answer in time.*postgres\.log")
     with late, attach(made, linger=0, start_timeout=0):
         pass
-    wait_for(lambda: status(made) is None, "the server ends without users")
+    block_until(lambda: status(made) is None, "the server ends without users")
 
 
 def test_status_tells_and_starts_nothing(home: Path, made: Path, running: EmbeddedServer) -> None:
@@ -186,7 +187,7 @@ def test_tcp_only_on_demand(made: Path, unused_tcp_port: int) -> None:
         assert sql(server, "SHOW listen_addresses") == ""
         with pytest.raises(EmbeddedServerError, match="without TCP"), attach(made, tcp_port=unused_tcp_port):
             pass
-    wait_for(lambda: status(made) is None, "the server ends")
+    block_until(lambda: status(made) is None, "the server ends")
     with attach(made, linger=0, tcp_port=unused_tcp_port) as server:
         address = f"postgresql://postgres:{server.password}@127.0.0.1:{unused_tcp_port}/worldledger"
         assert sql_at(address, "SELECT 1") == 1

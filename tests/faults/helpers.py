@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tests.warm import Process
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
-    """Wait until the condition holds, and give it; the limit only turns a hang into a failure."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.01)
-    return found
 
 
 def free_port() -> int:

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -21,6 +21,7 @@ from worldledger_service.store import Store
 
 from tests.conftest import NEVER
 from tests.store.helpers import assert_sound
+from tests.waiting import wait_for
 from tests.warm import SCRIPT, Process
 from worldledger.client import Agent, Client
 from worldledger.deltas import ObservationDelta, View, apply_delta
@@ -58,14 +59,6 @@ def entity(name: str, *position: float) -> EffectDraft:
     """Make an entity somewhere."""
     payload = {"entity_id": name, "entity_data": {"mood": 0}, "position": list(position)}
     return {"kind": "EntityCreated", "payload": payload, "source_id": "builder", "schema_version": "1.0.0"}
-
-
-async def until(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
-    """Wait until the condition holds; the limit only turns a hang into a failure."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"never happened: {what}"
-        await asyncio.sleep(0.005)
 
 
 class Service:
@@ -222,7 +215,9 @@ class Mind:
     async def come_to(self, seq: int) -> None:
         """Wait until the view is that of this effect, which the agent observes, and read no more."""
         assert self._reading is not None
-        await until(lambda: self.view.view_seq >= seq or (self._reading and self._reading.done()), f"{seq} is observed")
+        await wait_for(
+            lambda: self.view.view_seq >= seq or (self._reading and self._reading.done()), f"{seq} is observed"
+        )
         if self._reading.done():
             self._reading.result()
         assert self.view.view_seq == seq

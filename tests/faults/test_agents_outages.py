@@ -14,12 +14,13 @@ from worldledger_service.settings import Settings
 
 from tests.conftest import NEVER
 from tests.store.proxy import Proxy
+from tests.waiting import wait_for
 from worldledger.chain import StoredEffect
 from worldledger.client import Client
 from worldledger.config import OrchestratorConfig
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
 
-from .living import ALL, PATIENT, Mind, Service, entity, event, intent, judged, living, near, right, serving, until
+from .living import ALL, PATIENT, Mind, Service, entity, event, intent, judged, living, near, right, serving
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +105,7 @@ async def test_an_outage_in_the_middle_of_a_conversation(database_url: str, tmp_
             cut(proxy)
             before = [talk.mind.refusals["circuit_open"] for talk in talks]
             await refused_at_once(service.url)
-            await until(
+            await wait_for(
                 lambda: all(
                     talk.mind.refusals["circuit_open"] > was + 3
                     for talk, was in zip(talks, before, strict=True)  # noqa: B023
@@ -118,7 +119,7 @@ async def test_an_outage_in_the_middle_of_a_conversation(database_url: str, tmp_
         end = await told(world, "end")
         for mind in minds:
             await mind.come_to(end)
-        await until(lambda: _told_of(service) >= 2, "the log tells of it")
+        await wait_for(lambda: _told_of(service) >= 2, "the log tells of it")
     accepted = [each for mind in minds for each in mind.accepted.values()]
     effects = await judged(database_url, "town", accepted)
     written = Counter(f"{effect['req_id']}" for effect in effects if effect["kind"] in {"Speak", "Move"})
@@ -137,7 +138,7 @@ def _told_of(service: Service) -> int:
 async def further(talks: list[Talk]) -> None:
     """Wait until everybody has been acknowledged some more."""
     enough = [talk.done + _ENOUGH for talk in talks]
-    await until(lambda: all(talk.done >= least for talk, least in zip(talks, enough, strict=True)), "they go on")
+    await wait_for(lambda: all(talk.done >= least for talk, least in zip(talks, enough, strict=True)), "they go on")
 
 
 async def told(world: Client, text: str) -> int:
@@ -196,7 +197,7 @@ async def test_a_partition(database_url: str, tmp_path: Path) -> None:
         for mind in (ada, cy, bea):
             mind.read()
         ready = await here.broadcast_event(event("ready"))
-        await until(lambda: all(mind.view.view_seq == ready.global_seq for mind in (ada, cy, bea)), "all are ready")
+        await wait_for(lambda: all(mind.view.view_seq == ready.global_seq for mind in (ada, cy, bea)), "all are ready")
         thinking = ada.handle.issue_cancel_token("thought")
         untouched = cy.handle.issue_cancel_token("quiet thought")
         await until_kinds(here, "GenerationStarted", 2)
@@ -212,7 +213,7 @@ async def test_a_partition(database_url: str, tmp_path: Path) -> None:
             deed: dict[str, Any] = {"kind": "Move", "to": [4.0, n]} if n % 2 else {"kind": "Speak", "text": f"{n}"}
             moved = await bea.handle.submit_intent(intent("bea", f"bea-{n}", context_seq=bea.view.view_seq, **deed))
             first = first or moved.global_seq
-            await until(lambda: bea.view.view_seq >= moved.global_seq, "bea sees what it does")  # noqa: B023
+            await wait_for(lambda: bea.view.view_seq >= moved.global_seq, "bea sees what it does")  # noqa: B023
         # There nothing is known of it.
         assert ada.view.view_seq == cy.view.view_seq == ready.global_seq
         assert not thinking.cancelled
@@ -222,7 +223,7 @@ async def test_a_partition(database_url: str, tmp_path: Path) -> None:
         await asyncio.wait_for(thinking.wait_cancelled(), 60)
         assert thinking.reason == f"stale_due_to_effect_{first}"
         assert not untouched.cancelled
-        await until(lambda: ada.view.view_seq >= moved.global_seq, "ada has caught up")
+        await wait_for(lambda: ada.view.view_seq >= moved.global_seq, "ada has caught up")
         assert not cy.heard[1:]  # nobody has disturbed cy
         end = await here.broadcast_event(event("end"))
         for mind in (ada, cy, bea):

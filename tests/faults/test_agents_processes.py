@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import pytest
 
+from tests.waiting import wait_for
 from worldledger.client import Client
 from worldledger.config import OrchestratorConfig
 from worldledger.effects import Effect
 from worldledger.errors import IllegalEffectError, RequestConflictError
 from worldledger.intents import Accepted
 
-from .living import ALL, PATIENT, Mind, Two, entity, event, intent, judged, living, near, right, serving, until
+from .living import ALL, PATIENT, Mind, Two, entity, event, intent, judged, living, near, right, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.group("two services")]
 
@@ -103,7 +104,7 @@ async def _thinking(here: Client, there: Client) -> Mind:
     ada = Mind(await here.register_agent("ada", ALL))
     ada.read()
     ready = await there.broadcast_event(event("ready"))
-    await until(lambda: ada.view.view_seq == ready.global_seq, "ada is ready")
+    await wait_for(lambda: ada.view.view_seq == ready.global_seq, "ada is ready")
     return ada
 
 
@@ -134,7 +135,7 @@ async def test_an_effect_of_one_interrupts_a_generation_of_the_other(two: Two) -
         assert ended["payload"]["generation_id"] == begun["payload"]["generation_id"]
         assert ended["payload"]["reason"] == stale.reason
 
-        await until(lambda: ada.view.view_seq >= cause.global_seq, "ada has heard it")
+        await wait_for(lambda: ada.view.view_seq >= cause.global_seq, "ada has heard it")
         unwanted = ada.handle.issue_cancel_token("unwanted")
         await _told(there, "GenerationStarted", "unwanted")
         await there.cancel_generation("ada", "unwanted")
@@ -174,7 +175,7 @@ async def test_the_owner_of_a_generation_is_killed(two: Two, tmp_path: Path) -> 
         cause = await there.submit_intent(intent("bea", "wait", "Speak", ada.view.view_seq, text="Wait!"))
         await asyncio.wait_for(again.wait_cancelled(), 60)
         assert again.reason == f"stale_due_to_effect_{cause.global_seq}"
-        await until(lambda: ada.view.view_seq >= cause.global_seq, "ada has heard it")
+        await wait_for(lambda: ada.view.view_seq >= cause.global_seq, "ada has heard it")
         said = await ada.act(intent("ada", "spoken at once", "Speak", ada.view.view_seq, text="As I was saying"))
         end = await there.broadcast_event(event("end"))
         await ada.come_to(end.global_seq)

@@ -16,8 +16,7 @@ from worldledger_service.database.embedded import EmbeddedServer
 
 from tests.cli.helpers import Running, call
 from tests.store.exports import effect, export_of, genesis, text
-
-from .helpers import wait_for
+from tests.waiting import block_until
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +58,7 @@ def _kill(home: Path, what: str) -> None:
     pid = state.supervisor_pid if what == "supervisor" else state.postmaster_pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: embedded.status(home) not in {state, None}, "somebody has noticed")
+    block_until(lambda: embedded.status(home) not in {state, None}, "somebody has noticed")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_a_server_that_dies_during_an_import(
         file.write_text(GAME)
     command = ("import", kind, str(file), "--home", str(home))
     with _stuck(server.url()) as waits, Running(*command) as running:
-        wait_for(waits, "the import waits in the middle of its COPY")
+        block_until(waits, "the import waits in the middle of its COPY")
         _kill(home, killed)
         told = running.end()
     assert (told.code, told.out) == (2, "")

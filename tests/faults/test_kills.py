@@ -17,10 +17,11 @@ from worldledger_service.database import embedded
 from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
+from tests.waiting import block_until
 from tests.warm import Process
 from worldledger.genesis import NewWorld
 
-from .helpers import Service, environment, wait_for
+from .helpers import Service, environment
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +32,8 @@ WORLDS = ["one", "two", "three"]
 
 
 def _kill_postmaster(home: Path) -> None:
-    state = wait_for(lambda: embedded.status(home), "the supervisor tells its state")
-    pid = wait_for(lambda: state.postmaster_pid or getattr(embedded.status(home), "postmaster_pid", None), "it runs")
+    state = block_until(lambda: embedded.status(home), "the supervisor tells its state")
+    pid = block_until(lambda: state.postmaster_pid or getattr(embedded.status(home), "postmaster_pid", None), "it runs")
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -42,7 +43,7 @@ def _kill_postmaster(home: Path) -> None:
         now = embedded.status(home)
         return now is not None and now.state == "ready" and now.postmaster_pid != pid
 
-    wait_for(back, "the supervisor has started the server again")
+    block_until(back, "the supervisor has started the server again")
 
 
 async def _make_worlds(url: str) -> None:
@@ -77,23 +78,23 @@ def test_kills_of_service_and_server_under_load(home: Path, tmp_path: Path, thor
         server = stack.enter_context(embedded.attach(home))
         service = Service(home, "--no-projections")  # their own kills are tried in tests/projections
         stack.callback(service.close)
-        wait_for(service.is_ready, "the service answers")
+        block_until(service.is_ready, "the service answers")
         asyncio.run(_make_worlds(server.url()))
         arguments = [str(service.port), str(tmp_path), *WORLDS]
         nothing = stack.enter_context(Path(os.devnull).open("r+b")).fileno()
         clients = Process(arguments, (nothing, nothing, 2), environment(), program=_CLIENTS)
         stack.callback(clients.end)
-        wait_for(acks.exists, "the clients have started")
+        block_until(acks.exists, "the clients have started")
         for kill in range(kills):
             # Each kill meets clients that are being served again, and interrupts them.
             enough = acks.stat().st_size + acknowledged // kills * LINE
-            wait_for(lambda: acks.stat().st_size > enough, "more is acknowledged")  # noqa: B023
+            block_until(lambda: acks.stat().st_size > enough, "more is acknowledged")  # noqa: B023
             if kill % 2:
                 service.kill()
                 service.start_again()
             else:
                 _kill_postmaster(home)
-        wait_for(lambda: acks.read_bytes().count(b"\n") >= acknowledged, "all is acknowledged")
+        block_until(lambda: acks.read_bytes().count(b"\n") >= acknowledged, "all is acknowledged")
         (tmp_path / "stop").touch()
         assert clients.wait(timeout=60) == 0
         assert (tmp_path / "refused").read_text() == ""

@@ -18,8 +18,9 @@ from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
 from tests.store.helpers import assert_sound
+from tests.waiting import block_until
 
-from .helpers import Service, wait_for
+from .helpers import Service
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,7 @@ def _post(port: int, path: str, body: Any) -> Any:
 
 def _append(port: int, n: int) -> int:
     draft = {"kind": "Said", "payload": {"n": n}, "source_id": "a", "schema_version": "1.0.0", "req_id": str(n)}
-    return int(wait_for(lambda: _post(port, "/v1/worlds/w/effects", draft), "it is appended")["global_seq"])
+    return int(block_until(lambda: _post(port, "/v1/worlds/w/effects", draft), "it is appended")["global_seq"])
 
 
 async def _judge(url: str) -> list[Any]:
@@ -50,7 +51,7 @@ async def _judge(url: str) -> list[Any]:
 def test_a_service_outlives_its_supervisor(home: Path, tmp_path: Path) -> None:
     """After kills of the supervisor a service is ready again by itself, and no acknowledged effect is lost."""
     with closing(Service(home)) as service:
-        wait_for(service.is_ready, "the service answers")
+        block_until(service.is_ready, "the service answers")
         _post(service.port, "/v1/worlds", {"world_id": "w"})
         acknowledged = [_append(service.port, 0)]
         for kill in range(1, 3):
@@ -58,7 +59,7 @@ def test_a_service_outlives_its_supervisor(home: Path, tmp_path: Path) -> None:
             assert state is not None
             os.kill(state.supervisor_pid, signal.SIGKILL)
             acknowledged += [_append(service.port, 10 * kill + n) for n in range(5)]
-            wait_for(service.is_ready, "the service is ready again")
+            block_until(service.is_ready, "the service is ready again")
             now = embedded.status(home)
             assert now is not None
             assert now.supervisor_pid != state.supervisor_pid

@@ -13,7 +13,8 @@ import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.faults.helpers import environment, free_port, wait_for
+from tests.faults.helpers import environment, free_port
+from tests.waiting import block_until
 from tests.warm import Process
 
 from .helpers import PREFIX, Socket, reset, result, state_of
@@ -40,7 +41,7 @@ class Service:
         with self._log.open("ab") as log, open(os.devnull, "rb") as nothing:  # noqa: PTH123 - no path of ours
             streams = (nothing.fileno(), log.fileno(), log.fileno())
             self.process = Process(["serve", "--port", str(self.port)], streams, self._environment)
-        wait_for(self._is_ready, "it is ready")
+        block_until(self._is_ready, "it is ready")
 
     def _is_ready(self) -> bool:
         assert self.process.poll() is None, self._log.read_text()

@@ -9,7 +9,8 @@ import httpx2
 import pytest
 from worldledger_chess.arena import Arena, LiveGame
 
-from tests.api.helpers import Served, serving, wait_for
+from tests.api.helpers import Served, serving
+from tests.waiting import wait_for
 from worldledger.errors import SchemaVersionError, StoreUnavailableError
 
 from .helpers import Socket, message, socket_of, state_of

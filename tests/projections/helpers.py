@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -134,15 +134,6 @@ async def assert_verified(engine: Engine, *names: str) -> None:
     for name in names:
         report = await engine.verify(name)
         assert report["verified"], report
-
-
-async def eventually(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
-    """Wait until an awaited condition holds, and give it; the limit only turns a hang into a failure."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not (found := await condition()):
-        assert asyncio.get_running_loop().time() < deadline, f"never happened: {what}"
-        await asyncio.sleep(0.01)
-    return found
 
 
 async def builds(pool: Any, name: str = "counts") -> list[tuple[str, int, str]]:

@@ -10,7 +10,9 @@ import pytest
 from worldledger_projections.base import ProjectionNotFoundError, ProjectionRefusedError
 from worldledger_service.store import Store
 
-from .helpers import append, assert_equal_to_log, assert_verified, builds, eventually, expected_counts, rows_of, story
+from tests.waiting import wait_for
+
+from .helpers import append, assert_equal_to_log, assert_verified, builds, expected_counts, rows_of, story
 from .tiny import Counts, DoubleCounts, Said, Things, trio
 
 
@@ -156,14 +158,14 @@ async def test_what_was_dropped_comes_back(
 
     async with running(engine):
         expected = await expected_counts(store, names)
-        await eventually(holds, "it is fed")
+        await wait_for(holds, "it is fed")
         await admin.execute("drop view projections.counts cascade")
-        await eventually(holds, "the view is back")
+        await wait_for(holds, "the view is back")
         assert await rows_of(pool, "count_totals") != []
         await admin.execute("drop table projections.counts_1 cascade")
         await append(store, names[0], story(1000, 9))
         expected = await expected_counts(store, names)
-        await eventually(holds, "the table is back")
+        await wait_for(holds, "the table is back")
         await engine.wait_for("things", names[0], 30, timeout=100)
         await engine.wait_for("said", names[0], 30, timeout=100)
         await assert_equal_to_log(pool, store, names)

@@ -12,21 +12,12 @@ from worldledger_service.projecting import batch as batching
 from worldledger_service.store import Store
 
 from tests.store.helpers import guards_down
+from tests.waiting import wait_for
 from worldledger.errors import UnknownRulesetError, WorldNotFoundError
 from worldledger.rulesets import Ruleset, load_ruleset
 from worldledger.upcasting import Upcaster
 
-from .helpers import (
-    append,
-    assert_equal_to_log,
-    assert_verified,
-    eventually,
-    expected_counts,
-    expected_said,
-    rows_of,
-    said,
-    story,
-)
+from .helpers import append, assert_equal_to_log, assert_verified, expected_counts, expected_said, rows_of, said, story
 from .tiny import Counts, Said, Things, trio
 
 
@@ -150,7 +141,7 @@ async def test_after_pausing_nothing_is_written(
             assert await rows_of(pool, "counts") == rows
             await engine.resume("counts")
         expected = await expected_counts(store, names)
-        await eventually(lambda: _is(pool, "counts", expected), "all is fed")
+        await wait_for(lambda: _is(pool, "counts", expected), "all is fed")
 
 
 async def _is(pool: Any, name: str, rows: list[Any]) -> bool:
@@ -169,7 +160,7 @@ async def test_news_while_a_new_build_is_filled(
             await append(store, names[-1], story(0, 9))
             await append(store, names[n], story(0, 9))
         expected = await expected_counts(store, names)
-        await eventually(lambda: _is(pool, "counts", expected), "all is fed")
+        await wait_for(lambda: _is(pool, "counts", expected), "all is fed")
     await engine.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
     await assert_verified(engine, "counts", "said", "things")

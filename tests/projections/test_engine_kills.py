@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from worldledger_service.store import Store
 
+from tests.waiting import wait_for
+
 from . import worker
-from .helpers import append, assert_equal_to_log, assert_verified, eventually, rows_of, story
+from .helpers import append, assert_equal_to_log, assert_verified, rows_of, story
 from .tiny import trio
 
 pytestmark = pytest.mark.slow
@@ -96,7 +98,7 @@ async def test_kills_of_live_runners(
             await asyncio.sleep(pick.random() * 0.3)
             before = await pool.fetchval("select coalesce(sum(effects_done), 0) from projection_builds")
             await running.kill()
-            await eventually(lambda: _more(pool, before), "another goes on")  # noqa: B023
+            await wait_for(lambda: _more(pool, before), "another goes on")  # noqa: B023
         stop.set()
         await writing
     engine = make_engine(trio())
@@ -125,7 +127,7 @@ async def test_kills_during_rebuilds(
             before = await pool.fetchval("select coalesce(sum(effects_done), 0) from projection_builds")
             await running.kill()
             if await pool.fetchval("select count(*) from projection_builds where status = 'building'"):
-                await eventually(lambda: _more(pool, before), "another goes on")  # noqa: B023
+                await wait_for(lambda: _more(pool, before), "another goes on")  # noqa: B023
             # The live views serve what they served all the time.
             assert [await rows_of(pool, which) for which in ("counts", "said", "things")] == clean
     await engine.run_until_caught_up(timeout=60)

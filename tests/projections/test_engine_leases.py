@@ -12,7 +12,9 @@ from worldledger_service.projecting.batch import LeasesLostError, Writer, Writte
 from worldledger_service.projecting.runner import Leases
 from worldledger_service.store import Store
 
-from .helpers import append, assert_equal_to_log, eventually, expected_counts, rows_of, said, story
+from tests.waiting import wait_for
+
+from .helpers import append, assert_equal_to_log, expected_counts, rows_of, said, story
 from .tiny import Counts, Said, trio
 
 
@@ -183,7 +185,7 @@ async def test_a_clock_that_jumps(store: Store, pool: Any, make_engine: Any, wor
             for name in names:
                 await other.wait_for(which, name, 81, timeout=100)
     jumping.cancel()
-    await eventually(lambda: _caught_up(other), "all is fed")
+    await wait_for(lambda: _caught_up(other), "all is fed")
     await assert_equal_to_log(pool, store, names)
 
 

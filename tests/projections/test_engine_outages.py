@@ -13,9 +13,10 @@ from worldledger_service.projecting.engine import Engine
 from worldledger_service.projecting.outages import FOREIGN, RefusedRowsError, is_datas_fault, is_worth_waiting_for
 from worldledger_service.store import Store
 
+from tests.waiting import wait_for
 from worldledger.errors import FoldError, StoreUnavailableError
 
-from .helpers import append, assert_equal_to_log, assert_verified, eventually, expected_counts, rows_of, story
+from .helpers import append, assert_equal_to_log, assert_verified, expected_counts, rows_of, story
 from .tiny import trio
 
 _TERMINATE = """
@@ -80,11 +81,11 @@ async def test_a_database_that_nobody_may_reach(
             database,
         )
         async with running(engine) as task:
-            await eventually(lambda: _failed(engine), "it notices")
+            await wait_for(lambda: _failed(engine), "it notices")
             assert not task.done()
             await outside.execute(f"update pg_database set datallowconn = true where datname = '{database}'")
             await outside.execute(f"alter database {database} connection limit -1")
-            await eventually(lambda: _holds(pool, store, [name]), "it is fed")
+            await wait_for(lambda: _holds(pool, store, [name]), "it is fed")
     finally:
         await outside.execute(f"update pg_database set datallowconn = true where datname = '{database}'")
         await outside.close()

@@ -8,7 +8,9 @@ import pytest
 from worldledger_projections.base import Changes, Column, ProjectionFailedError, Row, WorldProjection
 from worldledger_service.store import Store
 
-from .helpers import append, assert_verified, eventually, expected_counts, expected_said, rows_of, said, story
+from tests.waiting import wait_for
+
+from .helpers import append, assert_verified, expected_counts, expected_said, rows_of, said, story
 from .tiny import Counts, Said, Things
 
 
@@ -225,7 +227,7 @@ async def test_a_build_with_parked_worlds_does_not_take_over(
         await engine.step()
         return bool(engine.counters.swaps == 1)
 
-    await eventually(taken_over, "it takes over")
+    await wait_for(taken_over, "it takes over")
     assert await rows_of(pool, "said") == await expected_said(store, names)
 
 
@@ -245,10 +247,10 @@ async def test_parked_worlds_can_be_accepted(
             (status,) = await engine.status()
             return status.building is not None and status.building.held_back is not None
 
-        await eventually(held_back, "it is held back")
+        await wait_for(held_back, "it is held back")
         await engine.rebuild("said", accept_parked=True)
         async with running(engine):
-            await eventually(lambda: _swapped(engine), "it takes over")
+            await wait_for(lambda: _swapped(engine), "it takes over")
     rows = [row for row in await expected_said(store, names) if row[0] != names[0] or row[1] < 3]
     assert await rows_of(pool, "said") == rows
     assert [each.world_id for each in await engine.parked("said")] == [names[0]]

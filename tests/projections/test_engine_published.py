@@ -12,7 +12,9 @@ from worldledger_projections.base import ANALYTICS, View
 from worldledger_projections.tables import check_definitions
 from worldledger_service.store import Store
 
-from .helpers import append, builds, eventually, reading, said
+from tests.waiting import wait_for
+
+from .helpers import append, builds, reading, said
 from .tiny import Counts, Said, Things, WideCounts
 
 
@@ -104,7 +106,7 @@ async def test_somebody_else_s_view_there_holds_a_swap_back(
     assert status.building is not None
     assert "view analytics.mine depends on" in str(status.building.held_back)
     await admin.execute("drop view analytics.mine")
-    await eventually(lambda: _swapped(engine), "it takes over")
+    await wait_for(lambda: _swapped(engine), "it takes over")
     assert (await builds(pool))[-1] == ("counts_2", 3, "live")
 
 

@@ -12,7 +12,9 @@ import pytest
 from worldledger_projections.base import Projection, View
 from worldledger_service.store import Store
 
-from .helpers import append, builds, eventually, rows_of, said
+from tests.waiting import wait_for
+
+from .helpers import append, builds, rows_of, said
 from .tiny import Counts, DoubleCounts, Said, WideCounts
 
 
@@ -105,7 +107,7 @@ async def test_it_stays_while_builds_take_over(store: Store, pool: Any, make_eng
     async with seen(pool) as reads:
         for count, which in enumerate(["counts", "said", "counts", "said"], 1):
             await engine.rebuild(which)
-            await eventually(lambda: _swaps(engine, count), "the rebuild takes over")  # noqa: B023
+            await wait_for(lambda: _swaps(engine, count), "the rebuild takes over")  # noqa: B023
     assert set(reads) == {1}
     await append(store, name, [said(2)])
     await engine.run_until_caught_up(timeout=100)

@@ -12,7 +12,9 @@ from worldledger_service.projecting import statements
 from worldledger_service.projecting.runner import WORLDS_AT_ONCE, Discovery, reading
 from worldledger_service.store import Store
 
-from .helpers import append, eventually, said, story
+from tests.waiting import wait_for
+
+from .helpers import append, said, story
 from .tiny import Counts, Said, Things, trio
 
 
@@ -165,7 +167,7 @@ async def test_idle_worlds_cost_nothing(
             assert await _cost(admin, tables, mode) <= few[mode] + 60
         await admin.execute("vacuum analyze")
     await append(store, names[1], story(0, 9))
-    await eventually(lambda: _finds(engine, names[1]), "it is found")
+    await wait_for(lambda: _finds(engine, names[1]), "it is found")
 
 
 async def _finds(engine: Any, name: str) -> bool:

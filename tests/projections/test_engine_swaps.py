@@ -12,17 +12,9 @@ from worldledger_projections.base import ProjectionRefusedError
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.store import Store
 
-from .helpers import (
-    append,
-    assert_equal_to_log,
-    assert_verified,
-    builds,
-    eventually,
-    expected_counts,
-    reading,
-    rows_of,
-    story,
-)
+from tests.waiting import wait_for
+
+from .helpers import append, assert_equal_to_log, assert_verified, builds, expected_counts, reading, rows_of, story
 from .tiny import Counts, DoubleCounts, WideCounts, trio
 
 
@@ -57,7 +49,7 @@ async def test_rebuilds_take_over_while_readers_read(
                 await engine.rebuild(which)
             for k, name in enumerate(names):
                 await append(store, name, story(1000 * (n + 1), 5 + k))
-            await eventually(lambda: _swapped(3 * n + 3, engine), "the rebuilds take over")  # noqa: B023
+            await wait_for(lambda: _swapped(3 * n + 3, engine), "the rebuilds take over")  # noqa: B023
     assert len(seen) > 50
     await engine.run_until_caught_up(timeout=100)
     await assert_equal_to_log(pool, store, names)
@@ -97,7 +89,7 @@ async def test_a_reader_never_sees_a_step_back(
             tasks = [asyncio.get_running_loop().create_task(work()) for work in (write, read)]
             for n in range(4):
                 await engine.rebuild("counts")
-                await eventually(lambda: _swapped(n + 1, engine, other), "it takes over")  # noqa: B023
+                await wait_for(lambda: _swapped(n + 1, engine, other), "it takes over")  # noqa: B023
             stop.set()
             await asyncio.wait(tasks)
     seen: list[int] = tasks[1].result()  # type: ignore[assignment]
@@ -177,7 +169,7 @@ async def test_a_later_version_is_built_beside_the_old_one(
         assert await old.wait_for("counts", names[0], head, timeout=100) == head
         assert await rows_of(pool, "counts") == await expected_counts(store, names)
         async with running(new):
-            await eventually(lambda: _swapped(1, new), "the new version takes over")
+            await wait_for(lambda: _swapped(1, new), "the new version takes over")
             head = await append(store, names[1], story(1000, 5))
             assert await new.wait_for("counts", names[1], head, timeout=100) == head
             assert await rows_of(pool, "counts") == await expected_counts(store, names, step=2)
@@ -223,7 +215,7 @@ async def test_somebody_else_s_view_holds_a_swap_back(pool: Any, make_engine: An
     assert "view mine depends on" in str(status.building.held_back)
     assert await builds(pool) == [("counts_1", 1, "live"), ("counts_2", 3, "building")]
     await admin.execute("drop view public.mine")
-    await eventually(lambda: _stepped(engine), "it takes over")
+    await wait_for(lambda: _stepped(engine), "it takes over")
     assert (await builds(pool))[-1] == ("counts_2", 3, "live")
 
 
@@ -261,8 +253,8 @@ async def test_a_long_read_is_not_waited_for(
         assert "locks on projections.counts" in told
         assert await builds(pool) == [("counts_1", 1, "live"), ("counts_2", 1, "building")]
         head = await append(store, names[0], story(0, 3))
-        await eventually(lambda: _reached(engine, names[0], head), "the live build goes on being fed")
-    await eventually(lambda: _stepped(engine), "it takes over")
+        await wait_for(lambda: _reached(engine, names[0], head), "the live build goes on being fed")
+    await wait_for(lambda: _stepped(engine), "it takes over")
     async with admin.transaction():
         await admin.fetchval("select count(*) from projections.counts_1")
         assert await engine.drop_retired() == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar, cast
 
 import jsonpatch
@@ -84,14 +84,6 @@ def whole(agent_id: str, context_seq: int, **fields: Any) -> dict[str, Any]:
 def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Start a task."""
     return asyncio.get_running_loop().create_task(work)
-
-
-async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
-    """Wait until the condition holds; the limit only turns a hang into a failure."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"never happened: {what}"
-        await asyncio.sleep(0.002)
 
 
 async def settle() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig, QueueClosedError
 
+from tests.waiting import wait_for
 from worldledger.deltas import View
 
 from .conftest import Opening
-from .helpers import ALL, created, head_of, kept, read_until, settle, start, wait_for
+from .helpers import ALL, created, head_of, kept, read_until, settle, start
 from .stories import AGENTS, POLICIES, register_all, story
 
 # -- who is attached ---------------------------------------------------------------------------------------

@@ -11,11 +11,12 @@ import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig, QueueClosedError
 from worldledger_service.settings import Settings
 
+from tests.waiting import wait_for
 from worldledger.errors import CircuitBreakerOpenError, StoreUnavailableError
 from worldledger.intents import Accepted
 
 from .conftest import Opening
-from .helpers import ALL, created, effects, head_of, message, refused, settle, start, wait_for, whole
+from .helpers import ALL, created, effects, head_of, message, refused, settle, start, whole
 
 # Each test has a loop of its own, on which nothing runs besides it.
 pytestmark = pytest.mark.asyncio(loop_scope="function")

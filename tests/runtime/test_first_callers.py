@@ -14,10 +14,11 @@ from worldledger_service.runtime.worlds import Worlds
 from worldledger_service.store.outages import Watchdog
 
 from tests.store.proxy import Proxy
+from tests.waiting import wait_for
 from worldledger.errors import CircuitBreakerOpenError, SimulationError, StoreUnavailableError
 
 from .conftest import Opening
-from .helpers import ALL, created, draft, effects, message, near, refused, settle, start, wait_for, whole
+from .helpers import ALL, created, draft, effects, message, near, refused, settle, start, whole
 
 T = TypeVar("T")
 

@@ -9,12 +9,13 @@ import pytest
 from worldledger_service.runtime import Orchestrator
 from worldledger_service.runtime.following import Follower, SharedReads, Tail
 
+from tests.waiting import wait_for
 from worldledger.chain import StoredEffect
 from worldledger.errors import FoldError, StoreUnavailableError
 from worldledger.protocols import Span
 
 from .conftest import Opening
-from .helpers import draft, message, refused, start, wait_for
+from .helpers import draft, message, refused, start
 
 
 def _tail(world: Orchestrator, seq: int, **how: Any) -> Tail:

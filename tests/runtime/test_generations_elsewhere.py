@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.waiting import wait_for
 from worldledger.errors import UnknownGenerationError
 
 from .conftest import Opening
-from .helpers import ALL, head_of, message, moved, refused, speak, wait_for, whole
+from .helpers import ALL, head_of, message, moved, refused, speak, whole
 from .test_generations import reason, told
 
 

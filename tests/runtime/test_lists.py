@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
+from tests.waiting import wait_for
 from worldledger.errors import SimulationError, StaleContextError
 from worldledger.intents import Accepted
 
 from .conftest import Opening
-from .helpers import ALL, created, custom, effects, head_of, message, move, near, refused, speak, wait_for, whole
+from .helpers import ALL, created, custom, effects, head_of, message, move, near, refused, speak, whole
 
 
 async def two(world: Orchestrator) -> int:

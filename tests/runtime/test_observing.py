@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
+from tests.waiting import wait_for
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
 
 from .conftest import Opening
@@ -27,7 +28,6 @@ from .helpers import (
     refused,
     removed,
     speak,
-    wait_for,
 )
 from .stories import AGENTS, POLICIES, register_all, story
 

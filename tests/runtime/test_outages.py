@@ -10,24 +10,11 @@ import pytest_asyncio
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
 from tests.store.proxy import Proxy
+from tests.waiting import wait_for
 from worldledger.errors import CircuitBreakerOpenError, RecoveryAction, StoreUnavailableError
 
 from .conftest import Opening
-from .helpers import (
-    ALL,
-    created,
-    effects,
-    head_of,
-    kept,
-    message,
-    near,
-    read_until,
-    refused,
-    speak,
-    start,
-    wait_for,
-    whole,
-)
+from .helpers import ALL, created, effects, head_of, kept, message, near, read_until, refused, speak, start, whole
 
 
 @pytest_asyncio.fixture(loop_scope="session")

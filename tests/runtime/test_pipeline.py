@@ -9,6 +9,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
+from tests.waiting import wait_for
 from worldledger.chain import StoredEffect
 from worldledger.effects import Intent
 from worldledger.errors import (
@@ -30,21 +31,7 @@ from worldledger.intents import Accepted
 from worldledger.world import WorldState
 
 from .conftest import Opening
-from .helpers import (
-    ALL,
-    created,
-    custom,
-    effects,
-    head_of,
-    message,
-    move,
-    refused,
-    settle,
-    speak,
-    start,
-    wait_for,
-    whole,
-)
+from .helpers import ALL, created, custom, effects, head_of, message, move, refused, settle, speak, start, whole
 
 
 class Verdicts:

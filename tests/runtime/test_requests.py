@@ -9,11 +9,12 @@ import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
 from tests.store.proxy import Proxy
+from tests.waiting import wait_for
 from worldledger.errors import RequestConflictError, SimulationError
 from worldledger.intents import Accepted
 
 from .conftest import Opening
-from .helpers import ALL, effects, head_of, message, move, refused, settle, speak, start, wait_for, whole
+from .helpers import ALL, effects, head_of, message, move, refused, settle, speak, start, whole
 
 #: One intent per agent and hour, more or less.
 SCARCE = OrchestratorConfig(intents_per_s=1e-9, intents_burst=1)

@@ -15,6 +15,7 @@ from worldledger_service.runtime import Orchestrator
 from tests.api.helpers import serving
 from tests.rulesets.simulation.playing import setting, trade
 from tests.store.exports import exported
+from tests.waiting import wait_for
 from worldledger.client import Client
 from worldledger.config import OrchestratorConfig
 from worldledger.drafts import REQUEST_DIGEST
@@ -28,7 +29,7 @@ from worldledger.errors import (
 )
 from worldledger.intents import Accepted
 
-from .helpers import custom, effects, head_of, refused, speak, wait_for, whole
+from .helpers import custom, effects, head_of, refused, speak, whole
 from .simulating import Reader, changing, create, opened, restore, said, text_of, views_at
 
 

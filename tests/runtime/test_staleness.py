@@ -8,27 +8,13 @@ from typing import Any
 import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
 
+from tests.waiting import wait_for
 from worldledger.chain import StoredEffect
 from worldledger.errors import RecoveryAction, StaleContextError
 from worldledger.observation import ObservationPolicy
 
 from .conftest import Opening
-from .helpers import (
-    ALL,
-    created,
-    draft,
-    effects,
-    head_of,
-    message,
-    moved,
-    near,
-    refused,
-    settle,
-    speak,
-    start,
-    wait_for,
-    whole,
-)
+from .helpers import ALL, created, draft, effects, head_of, message, moved, near, refused, settle, speak, start, whole
 
 
 async def test_the_latest_view_is_not_stale(world: Orchestrator) -> None:

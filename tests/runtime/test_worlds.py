@@ -15,10 +15,11 @@ from worldledger_service.store import Store
 from worldledger_service.store.watch import HeadWatcher
 
 from tests.conftest import NEVER
+from tests.waiting import wait_for
 from worldledger.errors import FoldError, StoreUnavailableError, WorldNotFoundError
 from worldledger.genesis import NewWorld
 
-from .helpers import ALL, created, effects, message, refused, settle, start, wait_for, whole
+from .helpers import ALL, created, effects, message, refused, settle, start, whole
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,14 +30,6 @@ def draft(n: Any = 0, **fields: Any) -> EffectDraft:
 def start(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Start a task."""
     return asyncio.get_running_loop().create_task(work)
-
-
-async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120.0) -> None:
-    """Wait until the condition holds; the limit only turns a hang into a failure."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"never happened: {what}"
-        await asyncio.sleep(0.002)
 
 
 async def wait_for_waiters(admin: Connection, count: int = 1, seconds: float = 120.0) -> None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from worldledger_service.store import EventLog, Store
 
-from .helpers import assert_sound, draft, holding_head, start, wait_for, wait_for_waiters
+from tests.waiting import wait_for
+
+from .helpers import assert_sound, draft, holding_head, start, wait_for_waiters
 
 if TYPE_CHECKING:
     from .helpers import Connection

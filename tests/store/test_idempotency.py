@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from worldledger_service.store import EventLog, Receipt, Store
 
+from tests.waiting import wait_for
 from worldledger.errors import InvalidEffectError, RequestConflictError, SimTimeOrderError
 
-from .helpers import assert_sound, draft, holding_head, start, wait_for, wait_for_waiters
+from .helpers import assert_sound, draft, holding_head, start, wait_for_waiters
 
 if TYPE_CHECKING:
     from .helpers import Connection

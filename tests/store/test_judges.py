@@ -12,6 +12,7 @@ import pytest
 from worldledger_service.store import EventLog, Store, statements
 from worldledger_service.store.units import Judge
 
+from tests.waiting import wait_for
 from worldledger.effects import EffectDraft
 from worldledger.errors import (
     IllegalEffectError,
@@ -21,7 +22,7 @@ from worldledger.errors import (
 )
 from worldledger.world import WorldState
 
-from .helpers import assert_sound, draft, holding_head, start, wait_for, wait_for_waiters
+from .helpers import assert_sound, draft, holding_head, start, wait_for_waiters
 from .test_deciding import created, removed
 
 if TYPE_CHECKING:

@@ -10,12 +10,13 @@ import pytest
 import pytest_asyncio
 from worldledger_service.store import EventLog, Receipt, Store
 
+from tests.waiting import wait_for
 from worldledger.drafts import CheckedDraft
 from worldledger.errors import StoreUnavailableError
 from worldledger.rulesets import Ruleset
 from worldledger.world import WorldState
 
-from .helpers import assert_sound, draft, start, wait_for
+from .helpers import assert_sound, draft, start
 from .proxy import Proxy
 
 if TYPE_CHECKING:

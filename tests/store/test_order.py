@@ -13,12 +13,13 @@ from worldledger_service.store.records import Head
 from worldledger_service.store.sealing import Sealer
 from worldledger_service.store.units import Unit
 
+from tests.waiting import wait_for
 from worldledger.effects import EffectDraft
 from worldledger.errors import SimTimeOrderError
 from worldledger.genesis import NewWorld
 from worldledger.time_authority import TimeAuthority
 
-from .helpers import assert_sound, draft, holding_head, start, wait_for, wait_for_waiters
+from .helpers import assert_sound, draft, holding_head, start, wait_for_waiters
 
 if TYPE_CHECKING:
     from .helpers import Connection

@@ -13,9 +13,10 @@ from structlog.testing import capture_logs
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store.outages import Outages
 
+from tests.waiting import wait_for
 from worldledger.errors import StoreUnavailableError, WorldNotFoundError
 
-from .helpers import assert_sound, draft, start, wait_for
+from .helpers import assert_sound, draft, start
 from .proxy import Proxy
 
 Opener = Callable[..., Awaitable[Store]]

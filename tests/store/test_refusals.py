@@ -11,6 +11,7 @@ import orjson
 import pytest
 from worldledger_service.store import EventLog, Store
 
+from tests.waiting import wait_for
 from worldledger.drafts import CheckedDraft
 from worldledger.errors import (
     EffectTooLargeError,
@@ -26,7 +27,7 @@ from worldledger.genesis import NewWorld
 from worldledger.rulesets import Ruleset
 from worldledger.world import WorldState
 
-from .helpers import assert_sound, draft, guards_down, holding_head, start, wait_for, wait_for_waiters
+from .helpers import assert_sound, draft, guards_down, holding_head, start, wait_for_waiters
 
 if TYPE_CHECKING:
     from .helpers import Connection

@@ -14,10 +14,11 @@ import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 from worldledger_service.store.watch import CHANNEL, HeadWatcher, Wakeups
 
+from tests.waiting import wait_for
 from worldledger.errors import StoreUnavailableError
 from worldledger.genesis import NewWorld
 
-from .helpers import draft, start, wait_for
+from .helpers import draft, start
 from .proxy import Proxy
 
 if TYPE_CHECKING:

@@ -22,10 +22,11 @@ import httpx2
 import pytest
 
 from tests import warm
-from tests.cli.helpers import Result, wait_for
+from tests.cli.helpers import Result
 from tests.conftest import Servers
 from tests.shipping.examples import Runner, Terminal, examples
 from tests.shipping.project import ROOT, environment, pyproject, run, serving
+from tests.waiting import block_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.group("auction")]
 
@@ -271,7 +272,7 @@ def test_it_is_served(place: Installation) -> None:
         problem = client.get("/auctions/yard")
         assert (problem.status_code, problem.json()["code"]) == (404, "no_auction")
         bought = {"bidder": "bob", "lots": 1, "worlds": 1, "spent": 10}
-        wait_for(lambda: bought in _buyers(client), "the projections have read the sale")
+        block_until(lambda: bought in _buyers(client), "the projections have read the sale")
         world = client.get("/worlds/live", params={"outcome": True}).json()
         assert world["outcome"] == "1 of 1 lots sold"
         at = client.get("/worlds/live/state", params={"at": "lot:1"}).json()

@@ -15,7 +15,8 @@ from worldledger_chess.projections.games import Games
 from worldledger_chess.rules import BoardState, Game, GameSession
 from worldledger_service.api.context import Services
 
-from tests.api.helpers import catch_up, problem, wait_for
+from tests.api.helpers import catch_up, problem
+from tests.waiting import wait_for
 
 from .games import FOOLS_MATE, moved, new_game, started
 from .live import attempt, game_of, made, played, stands

@@ -19,7 +19,8 @@ from worldledger_chess.api.serving import arena_of
 from worldledger_service.api.ws.connection import MOST_UNREADABLE
 from worldledger_service.api.ws.messages import MAX_BYTES, SUBPROTOCOL
 
-from tests.api.helpers import Served, WorldClient, problem, serving, wait_for
+from tests.api.helpers import Served, WorldClient, problem, serving
+from tests.waiting import wait_for
 
 from .games import FOOLS_MATE, moved, new_game, started
 from .live import attempt, made, played

@@ -12,8 +12,9 @@ from worldledger_chess.rules.pgn import RecordedGame, read_games
 from worldledger_chess.store.recordings import world_of_game
 
 from tests.cli.conftest import Cli
-from tests.cli.helpers import GAME, Lock, Running, sql, wait_for
+from tests.cli.helpers import GAME, Lock, Running, sql
 from tests.cli.test_replay_check import gone, offspring
+from tests.waiting import block_until
 
 from .test_stopping import making
 
@@ -95,7 +96,7 @@ def test_a_stopped_import_leaves_no_process(database_url: str, tmp_path: Path, n
             assert readers
             assert all(_blocks(pid, signal.SIGINT) for pid in readers)
         assert running.end(number).code == code
-        wait_for(gone(workers), "the processes end")
+        block_until(gone(workers), "the processes end")
     assert sql(database_url, "select count(*) from worlds") == [(0,)]
 
 

@@ -21,12 +21,12 @@ from worldledger_service.settings import Settings
 from worldledger_service.store import Store
 
 from tests.arena.helpers import ended, opened
-from tests.arena.helpers import wait_for as wait_until
 from tests.arena.players.conftest import Engines, engines, fake_command
 from tests.cases import cases
 from tests.cli.conftest import Cli
-from tests.cli.helpers import Running, sql, untouched, wait_for
+from tests.cli.helpers import Running, sql, untouched
 from tests.client.llm.provider import beside, says
+from tests.waiting import block_until, wait_for
 from worldledger.genesis import NewWorld
 
 __all__ = ["engines"]
@@ -271,7 +271,7 @@ def test_it_is_stopped(database_url: str, engines: Engines, on: Cli, number: int
     white = fake("hang_at_go", "e2e4", "d2d4")
     command = ("chess", "play", "--white", white, "--black", "random", "--seed", "1", "--deadline", "0")
     with Running(*command, "--database-url", database_url) as running:
-        wait_for(
+        block_until(
             lambda: (engines.folder / "heard").exists() and engines.heard().count("go nodes 2000") == 2, "it hangs"
         )
         result = running.end(number)
@@ -314,7 +314,7 @@ async def _play_on(url: str, names: list[str]) -> None:
         for name in names:
             game = await arena.game(name)
             await ended(game)
-        await wait_until(lambda: arena.driven == 0, "the players rest")
+        await wait_for(lambda: arena.driven == 0, "the players rest")
 
 
 def test_other_games_are_left_alone(on: Cli, database_url: str, engines: Engines) -> None:

@@ -11,7 +11,8 @@ from worldledger_chess.rules.pgn import RecordedGame, read_games
 from worldledger_chess.store.recordings import world_of_game
 
 from tests.cli.conftest import Cli
-from tests.cli.helpers import GAME, Lock, Running, seed, sql, wait_for
+from tests.cli.helpers import GAME, Lock, Running, seed, sql
+from tests.waiting import block_until
 
 #: As long as somebody holds this, whoever wants to read or write effects waits.
 _EFFECTS = "lock table effects in access exclusive mode"
@@ -158,7 +159,7 @@ def test_import_of_a_log_is_killed(cli: Cli, database_url: str, empty: str, tmp_
         lock.wait_for_waiter()
         assert running.end(signal.SIGKILL).code == -9
     left = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
-    wait_for(lambda: sql(empty, left) == [(0,)], "the database notices")
+    block_until(lambda: sql(empty, left) == [(0,)], "the database notices")
     assert sql(empty, "select count(*) from worlds") == [(0,)]
     assert cli("import", "log", file, "--database-url", empty).out.startswith(f"imported w, {count + 1} effects")
     assert cli("verify", "--all", "--database-url", empty).code == 0

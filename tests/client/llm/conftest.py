@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.client.helpers import until
+from tests.waiting import wait_for
 from worldledger.client import Client
 from worldledger.effects import Effect
 from worldledger.llm import Chunk, End, Model, Persona, Request, Text, ToolCall, run_agent
@@ -123,7 +123,7 @@ async def bob_says(room: Client, text: str) -> int:
 
 async def waits(model: Script, count: int = 1) -> None:
     """Wait until as many answers of a model wait."""
-    await until(lambda: model.waiting >= count)
+    await wait_for(lambda: model.waiting >= count)
 
 
 def ended_holder() -> str:

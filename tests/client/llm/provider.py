@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias
 
 import orjson
 
-from tests.client.helpers import until
+from tests.waiting import wait_for
 
 _CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m"}
 
@@ -59,7 +59,7 @@ class Call:
 
     async def until_gone(self) -> None:
         """Wait until the client has closed the connection."""
-        await until(lambda: self.is_gone)
+        await wait_for(lambda: self.is_gone)
 
 
 Answer: TypeAlias = Callable[[Call], Awaitable[None]]

@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.client.helpers import soon, until
+from tests.client.helpers import soon
+from tests.waiting import wait_for
 from worldledger.aio import CancelToken
 from worldledger.llm.model import Request, Tool, ToolCall, Usage
 from worldledger.llm.streaming import Output, collect
@@ -126,7 +127,7 @@ async def test_a_cancellation_closes_the_connection() -> None:
     token = CancelToken("r", "a")
     async with Provider(hangs) as provider:
         asking = asyncio.create_task(_asked(provider, token))
-        await until(lambda: bool(provider.calls))
+        await wait_for(lambda: bool(provider.calls))
         token.cancel("user_requested")
         assert (await soon(asking)).interrupted
         await soon(provider.calls[0].until_gone())

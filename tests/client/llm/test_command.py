@@ -16,7 +16,8 @@ import yaml
 from worldledger_service.cli import agent
 from worldledger_service.database.embedded.home import announcing
 
-from tests.client.helpers import soon, until
+from tests.client.helpers import soon
+from tests.waiting import wait_for
 from worldledger.client import Client
 from worldledger.errors import WorldNotFoundError
 from worldledger.llm import End, Generation, ModelError, Persona, Request, Text, read_personas
@@ -132,7 +133,7 @@ async def test_a_killed_program_goes_on_where_it_was(room: Client, tmp_path: Pat
         killed = await _start(room, provider, file, "ann")
         await bob_says(room, "Ann?")
         await soon(told(room)("GenerationStarted"))
-        await until(lambda: bool(provider.calls))
+        await wait_for(lambda: bool(provider.calls))
         killed.send_signal(signal.SIGKILL)
         await soon(killed.communicate())
         await soon(provider.calls[0].until_gone())
@@ -152,7 +153,7 @@ async def test_ctrl_c_keeps_what_was_said(room: Client, tmp_path: Path) -> None:
         process = await _start(room, provider, file, "ann")
         await bob_says(room, "Ann?")
         await soon(told(room)("GenerationStarted"))
-        await until(lambda: bool(provider.calls))
+        await wait_for(lambda: bool(provider.calls))
         process.send_signal(signal.SIGINT)
         await soon(process.communicate())
     assert process.returncode == 130

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.client.helpers import soon, until
+from tests.client.helpers import soon
+from tests.waiting import wait_for
 from worldledger.client import Client
 from worldledger.errors import ErrorRecoveryPolicy, RecoveryAction
 from worldledger.llm import Budget, End, Generation, ModelError, Persona, Prices, Text, Usage, run_agent
@@ -86,7 +87,7 @@ async def test_an_agent_is_interrupted_and_begins_anew(room: Client) -> None:
         model = OpenAIModel("tiny", base_url=provider.url)
         async with playing(room, model):
             await bob_says(room, "Tell me of the tides.")
-            await until(lambda: bool(provider.calls))
+            await wait_for(lambda: bool(provider.calls))
             (started,) = await told(room)("GenerationStarted")
             seq = await bob_says(room, "Wait!")
             await soon(provider.calls[0].until_gone())  # it has not said another word
@@ -252,7 +253,7 @@ async def test_a_budget_that_is_used_up_is_told(room: Client) -> None:
         await _reports(room)
         await bob_says(room, "Ann!")
         first, second = await _reports(room, 2)
-        await until(lambda: len(made) == 2)
+        await wait_for(lambda: len(made) == 2)
     assert (first["outcome"], second["outcome"]) == ("acted", "limited")
     assert len(model.requests) == 1
     assert made[1].budget == "1 call a minute"
