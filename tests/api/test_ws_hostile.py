@@ -214,7 +214,7 @@ async def test_who_does_not_read_holds_nobody_up(served: Served, client: WorldCl
         (subscription,) = attachment.subscriptions
         n = last = 0
         while not any(
-            "collapsed" in queued.delta for _, _, queued in subscription._queue._heap
+            "collapsed" in delta for _, _, (delta, _) in subscription._queue._heap
         ):  # the buffers on the way fill
             body = intent(f"r{n}", 3, "bob", payload={"text": "x" * 20_000})
             last = (await client.post(INTENTS, json=body)).json()["global_seq"]
