@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import pytest
@@ -11,11 +12,11 @@ from worldledger_service.cli.connect import make_views
 from worldledger_service.database import schema
 from worldledger_service.database.catalogue import compare, expected
 from worldledger_service.database.mending import by_hand, statements, tables
-from worldledger_service.database.view_checks import planted, strangers, view_findings
+from worldledger_service.database.view_checks import foreign, planted, strangers, view_findings
 from worldledger_service.projecting.builds import set_views
 from worldledger_service.settings import Settings
 
-from .helpers import connected, undone
+from .helpers import WORLD_UUID, Row, connected, insert_effect, link, make_effect, undone, write_world
 
 #: What somebody did to a database, and how one of the findings begins.
 TAMPERINGS = {
@@ -371,6 +372,97 @@ async def test_check_knows_what_views_may_call(database_url: str) -> None:
                 assert await planted(connection) == found, name
         await connection.execute(PLANTS["a type"][0])
     assert await _check(database_url) == ["type projections.text: unexpected: views may call it"]
+
+
+_INSTEAD = "statements may read it instead of the program's; nothing else can be compared before it is gone"
+#: What a superuser has put beside PostgreSQL's own, the finding, and the SQL by which it goes.
+FOREIGN = {
+    "a function": (
+        "create function pg_catalog.lower(json) returns text language sql as 'select null::text'",
+        "function pg_catalog.lower(json): unexpected: statements may call it",
+        "drop routine pg_catalog.lower(json);",
+    ),
+    "an operator": (
+        "create operator pg_catalog.= (function = lab.same, leftarg = json, rightarg = text)",
+        "operator pg_catalog.=(json,text): unexpected: statements may call it",
+        "drop operator pg_catalog.=(json,text);",
+    ),
+    "an operator in public": (
+        "create operator public.= (function = lab.same, leftarg = json, rightarg = text)",
+        "operator public.=(json,text): unexpected: statements may call it",
+        "drop operator public.=(json,text);",
+    ),
+    "a type": (
+        "create domain pg_catalog.bigtext as text",
+        "type pg_catalog.bigtext: unexpected: statements may name it",
+        "drop type pg_catalog.bigtext;",
+    ),
+    "a cast": (
+        "create cast (json as text) with function lab.told(json)",
+        "cast (json as text): unexpected: statements may call it",
+        "drop cast (json as text);",
+    ),
+    "an event trigger": (
+        "create event trigger watch on ddl_command_end execute function lab.watch()",
+        "event trigger watch: unexpected: it runs lab.watch() at ddl_command_end",
+        "drop event trigger watch;",
+    ),
+    "a relation": (
+        "set local allow_system_table_mods = on; create view pg_catalog.worlds as select 1 as x",
+        f"relation pg_catalog.worlds: unexpected: view, {_INSTEAD}",
+        "drop view pg_catalog.worlds;",
+    ),
+}
+
+
+@pytest.mark.both_servers
+async def test_check_knows_what_stands_beside_postgresql_s_own(database_url: str) -> None:
+    """What a superuser has put where statements look names up first, or to run beside them, is told with its SQL."""
+    async with connected(database_url) as connection:
+        await connection.execute(
+            """
+            create schema lab;
+            create function lab.same(json, text) returns boolean language sql as 'select true';
+            create function lab.told(json) returns text language sql as 'select null::text';
+            create function lab.watch() returns event_trigger language plpgsql as 'begin end';
+            create type lab.own as (x int);
+            create function lab.own(lab.own) returns text language sql as 'select null::text';
+            create cast (lab.own as text) with function lab.own(lab.own);
+            create event trigger off on ddl_command_end execute function lab.watch(); alter event trigger off disable
+            """
+        )
+        assert await foreign(connection) == []
+        for name, (done, found, mended) in FOREIGN.items():
+            async with undone(connection):
+                await connection.execute(done)
+                assert await foreign(connection) == [found], name
+                assert statements(by_hand([found]).values()) == [mended], name
+                await connection.execute(mended)
+                assert await foreign(connection) == [], name
+        await connection.execute("create cast (json as text) with function lab.told(json)")
+        assert await _check(database_url) == [FOREIGN["a cast"][1]]
+        # The program's own tables look foreign then, and are not to be dropped.
+        async with connection.transaction():
+            await connection.execute(FOREIGN["a relation"][0])
+        assert await schema.check(database_url) == [FOREIGN["a relation"][1]]
+
+
+async def test_check_compares_marks_of_beginnings_with_forks(database_url: str) -> None:
+    """A mark in the table prefixes is a finding where no fork goes on from the world's last effect."""
+    async with connected(database_url) as connection:
+        rows = await write_world(connection, "w")
+        await connection.execute("insert into prefixes values ('w'), ('o''clock')")
+        none, wrong = await _check(database_url)
+        assert none.startswith("mark 'o''clock': by the table prefixes")
+        assert none.endswith(" here, and there is no such world")
+        assert wrong.startswith("mark 'w': ")
+        assert "no fork here goes on from its last effect, seq 9" in wrong
+        point = {"world_id": "w", "world_uuid": WORLD_UUID.hex, "global_seq": 9, "checksum": rows[-1].checksum.hex()}
+        text = json.dumps(make_effect("f", 1, payload={"fork_of": point}), separators=(",", ":"), sort_keys=True)
+        await insert_effect(connection, Row("f", 1, text, link(None, text), "WorldCreated", "worldledger", 2.25))
+        assert await _check(database_url) == [none]
+        await connection.execute("\n".join(statements(by_hand([none]).values())))
+        assert await _check(database_url) == []
 
 
 def _plain(place: str) -> str:

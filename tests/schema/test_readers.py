@@ -123,7 +123,10 @@ async def test_what_was_granted_besides_is_listed(database_url: str) -> None:
         )
         database = await admin.fetchval("select format('%I', current_database())")
         await admin.execute(f"grant create on database {database} to public")
+        await admin.execute("alter role worldledger_reader connection limit -1")
         left = await readers.beyond_reading(admin)
+    unlimited = "reader: may have any number of sessions, and leave none to others"
+    assert f"{unlimited}: ALTER ROLE worldledger_reader CONNECTION LIMIT 20" in left
     assert [line.partition(": REVOKE")[0] for line in left if ": REVOKE" in line] == [
         f"reader: may make tables in the database {database}",
         "reader: may make tables in the schema theirs",

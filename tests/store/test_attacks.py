@@ -383,14 +383,16 @@ async def test_the_log_s_validation_says_no(world: WorldRecord, store: Store, in
 
 
 async def test_orphans_are_found_through_their_names(store: Store, world: WorldRecord, intruder: Connection) -> None:
-    """Effects whose world and head were deleted are found by their name, as is a head without effects."""
+    """Effects whose world and head were deleted are found by their name, as are a head without effects, and a mark."""
     name = world.world_id
     await intruder.execute("delete from worlds where world_id = any($1)", [name, f"{name}.v"])
     await intruder.execute("delete from heads where world_id = $1", name)
     await intruder.execute("delete from effects where world_id = $1", f"{name}.v")
+    await intruder.execute("insert into prefixes values ($1)", f"{name}.mark")
     names = {found async for found in every_world(store.reader)}
-    assert {name, f"{name}.v"} <= names
-    for orphan in (name, f"{name}.v"):
+    orphans = {name, f"{name}.v", f"{name}.mark"}
+    assert orphans <= names
+    for orphan in orphans:
         verdict = await _verify(store, orphan)
         assert verdict.finding is not None
         assert (verdict.finding.global_seq, "missing from the table worlds" in verdict.finding.what) == (1, True)

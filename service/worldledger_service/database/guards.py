@@ -28,6 +28,9 @@ READER_SETTINGS: Final = {
     "search_path": "analytics",
 }
 
+#: Sessions at a time of those who log in as it.
+READER_SESSIONS: Final = 20
+
 _FOLDER: Final = Path(__file__).with_name("sql")
 _VALUE: Final = re.compile(r"\{\{(\w+)\}\}")
 #: What may have a semicolon in it, and one that ends a statement.
@@ -59,4 +62,4 @@ def turn() -> str:
 def roles() -> list[str]:
     """Return the statements that make the roles, and let the owner work in schema public."""
     settings = ", ".join(f"('{name}', '{value}')" for name, value in READER_SETTINGS.items())
-    return [turn(), *statements("roles", reader_settings=settings)]
+    return [turn(), *statements("roles", reader_settings=settings, reader_sessions=str(READER_SESSIONS))]

@@ -137,7 +137,7 @@ def step(difference: Difference) -> Step:
             return _of_table(kind, name, was, wanted)
         case "view":
             return Step(_WITH_ANOTHER, False) if wanted is None else _UPGRADE
-        case "function" | "aggregate" | "operator" | "type" if wanted is None:
+        case "function" | "aggregate" | "operator" | "type" | "cast" | "event" if wanted is None:
             return Step(f"drop {'routine' if kind == 'function' else kind} {name}", False)
         case "type" | "schema" if was is not None and wanted is not None:
             return Step(f"alter {kind} {name} owner to {wanted.rpartition(' ')[2]}", True)
@@ -294,6 +294,10 @@ _OTHERS: Final = (
     (
         re.compile(r"view (?P<name>[\w.]+): cannot be compared: the live build has version"),
         "-- {name}: run `worldledger project --once` by the newest program",
+    ),
+    (
+        re.compile(r"mark (?P<name>.+): by the table prefixes", re.DOTALL),
+        "delete from public.prefixes where world_id = {name}",
     ),
     (
         re.compile(r"setting (?P<name>\w+): is off"),

@@ -20,6 +20,7 @@ from worldledger_service.database.guards import (
     GUEST_ROLE,
     OWNER_ROLE,
     READER_ROLE,
+    READER_SESSIONS,
     READER_SETTINGS,
     SERVICE_ROLE,
     statements,
@@ -62,6 +63,7 @@ join pg_catalog.pg_proc p on p.proname = u.name and p.pronamespace = 'pg_catalog
 where has_function_privilege('worldledger_reader', p.oid, 'execute')
 group by u.kind order by min(u.n)
 """
+_UNLIMITED: Final = "select rolconnlimit = -1 from pg_catalog.pg_roles where rolname = 'worldledger_reader'"
 _TEMPORARY: Final = "select has_database_privilege('worldledger_reader', current_database(), 'temporary')"
 #: Where readers may make tables of their own: in this database, or in a schema that is none of the program's (the
 #: privileges on those are in the catalogue).
@@ -136,6 +138,9 @@ async def beyond_reading(connection: Connection) -> list[str]:
     if await connection.fetchval(_TEMPORARY):
         what = "may make temporary tables, which fill the disk"
         found.append(f"reader: {what}: run `worldledger db upgrade` as the owner of the database")
+    if await connection.fetchval(_UNLIMITED):
+        what = "may have any number of sessions, and leave none to others"
+        found.append(f"reader: {what}: ALTER ROLE {READER_ROLE} CONNECTION LIMIT {READER_SESSIONS}")
     for row in await connection.fetch(_CREATING):
         mended = f"REVOKE CREATE ON {row['place']} FROM PUBLIC, {READER_ROLE}"
         found.append(f"reader: may make tables in the {row['place']}: {mended}")

@@ -37,7 +37,14 @@ from worldledger_service.database.guards import SERVICE_ROLE
 from worldledger_service.database.readers import beyond_privileges, beyond_reading, other_settings
 from worldledger_service.database.revision import REVISIONS, SchemaState, require_current, revision_state
 from worldledger_service.database.tables import METADATA
-from worldledger_service.database.view_checks import grant_again, planted, privilege_findings, strangers, view_findings
+from worldledger_service.database.view_checks import (
+    foreign,
+    grant_again,
+    planted,
+    privilege_findings,
+    strangers,
+    view_findings,
+)
 
 if TYPE_CHECKING:
     from worldledger_projections.base import Projection
@@ -56,14 +63,25 @@ order by name
 """
 
 
+#: Worlds that are marked as beginnings alone, and are none: an import brings one up to where a fork goes on from it.
+_NO_BEGINNINGS: Final = """
+select quote_literal(p.world_id) as name, h.head_seq
+from public.prefixes p left join public.heads h on h.world_id = p.world_id
+where not exists (select from analytics.forks f where f.parent = p.world_id and f.parent_seq = h.head_seq)
+order by p.world_id
+"""
+
+
 async def check(url: str, own_projections: str = "") -> list[str]:
     """Compare a database with what this program expects; no findings means that all is as it should be.
 
-    Findings name the revision when it does not fit (and then nothing else), every table, column, constraint,
+    Findings name the revision when it does not fit, or relations that stand in the place of the program's (and then
+    nothing else), every table, column, constraint,
     index, trigger, function, view, comment, privilege, schema and role that is missing, changed or foreign, every view
     of a kind of worlds or over a projection that is not what this program makes, what readers may do beyond reading
-    and settings of their role that are others (these begin with "reader"), and settings of the server that give up
-    durability (these begin with "setting").
+    and settings of their role that are others (these begin with "reader"), what a superuser has put beside
+    PostgreSQL's own, marks of the table prefixes that no fork accounts for (these begin with "mark"), and settings of
+    the server that give up durability (these begin with "setting").
 
     Raises:
         StoreUnavailableError: the database cannot be reached.
@@ -75,6 +93,9 @@ async def check(url: str, own_projections: str = "") -> list[str]:
                 require_current(await revision_state(connection))
             except SchemaVersionError as error:
                 return [error.message]
+            beside = await foreign(connection)
+            if in_place := [line for line in beside if line.startswith("relation ")]:
+                return in_place
             weak = [
                 f"setting {row['name']}: is off: an acknowledged effect may be lost when the server crashes"
                 for row in await connection.fetch(_DURABILITY)
@@ -88,6 +109,8 @@ async def check(url: str, own_projections: str = "") -> list[str]:
             return [
                 *found,
                 *await privilege_findings(connection),
+                *beside,
+                *await _marks(connection),
                 *await beyond_reading(connection),
                 *await other_settings(connection),
                 *weak,
@@ -118,6 +141,25 @@ async def _views(connection: Connection, projections: Collection[Projection]) ->
         return [f"views over projections: cannot be compared: {error}"]
     finally:
         await connection.execute("reset role")
+
+
+async def _marks(connection: Connection) -> list[str]:
+    """Say which worlds are marked as beginnings alone without a fork that was imported along with them."""
+    await connection.execute(f"set role {SERVICE_ROLE}")
+    try:
+        rows = await connection.fetch(_NO_BEGINNINGS)
+    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError):
+        return []  # told by now
+    finally:
+        await connection.execute("reset role")
+    lines = []
+    for row in rows:
+        why = "there is no such world"
+        if row["head_seq"] is not None:
+            why = f"no fork here goes on from its last effect, seq {row['head_seq']}: unless an import was interrupted "
+            why += "(repeat it), the mark is wrong"
+        lines.append(f"mark {row['name']}: by the table prefixes only the beginning of this world is here, and {why}")
+    return lines
 
 
 def _plain(place: str) -> str:

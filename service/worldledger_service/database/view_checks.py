@@ -63,6 +63,41 @@ where typnamespace in ('projections'::regnamespace, 'analytics'::regnamespace) a
   and (typtype <> 'c' or c.relkind = 'c')
 order by 1
 """
+#: What only a superuser can have put where every statement of the program looks names up first, or has made to run
+#: beside its statements. PostgreSQL's own has lower oids; what belongs to an extension is its administrator's choice.
+FOREIGN: Final = """
+with there as (
+    select 'pg_proc'::regclass as classid, oid, case prokind when 'a' then 'aggregate' else 'function' end as kind,
+           'pg_catalog.' || oid::regprocedure as name, 'statements may call it' as how
+    from pg_proc where pronamespace = 'pg_catalog'::regnamespace
+    union all
+    select 'pg_operator'::regclass, oid, 'operator', format('%s.%s', oprnamespace::regnamespace, regexp_replace(
+               oid::regoperator::text, '^public[.]', '')), 'statements may call it'
+    from pg_operator
+    where oprnamespace = 'pg_catalog'::regnamespace
+       or oprnamespace = 'public'::regnamespace and pg_get_userbyid(oprowner) <> 'worldledger_service'
+    union all
+    select 'pg_type'::regclass, oid, 'type', 'pg_catalog.' || quote_ident(typname), 'statements may name it'
+    from pg_type where typnamespace = 'pg_catalog'::regnamespace and typelem = 0 and typrelid = 0
+    union all
+    select 'pg_class'::regclass, oid, 'relation', 'pg_catalog.' || quote_ident(relname),
+           case relkind when 'r' then 'table' when 'v' then 'view' when 'm' then 'materialized view' else 'table' end
+           || ', statements may read it instead of the program''s; nothing else can be compared before it is gone'
+    from pg_class where relnamespace = 'pg_catalog'::regnamespace and relkind in ('r', 'v', 'm', 'p', 'f')
+    union all
+    select 'pg_cast'::regclass, oid, 'cast', format('(%s as %s)', castsource::regtype, casttarget::regtype),
+           'statements may call it'
+    from pg_cast where castsource < 16384 and casttarget < 16384
+    union all
+    select 'pg_event_trigger'::regclass, oid, 'event trigger', quote_ident(evtname),
+           format('it runs %s at %s', evtfoid::regprocedure, evtevent)
+    from pg_event_trigger where evtenabled <> 'D'
+)
+select format('%s %s: unexpected: %s', kind, name, how) as finding from there
+where oid >= 16384
+  and not exists (select from pg_depend d where d.classid = there.classid and d.objid = there.oid and d.deptype = 'e')
+order by 1
+"""
 #: The relations that the service's role owns in the schemas of projections.
 _OF_SERVICE: Final = """
 with ours as (
@@ -126,6 +161,11 @@ async def planted(connection: Connection) -> list[str]:
     in, and matches them exactly, goes before PostgreSQL's own.
     """
     return [row["what"] for row in await connection.fetch(PLANTED)]
+
+
+async def foreign(connection: Connection) -> list[str]:
+    """Say what a superuser has put beside PostgreSQL's own, where it changes what the program's statements do."""
+    return [row["finding"] for row in await connection.fetch(FOREIGN)]
 
 
 async def strangers(connection: Connection, projections: Iterable[Projection]) -> list[str]:

@@ -519,6 +519,7 @@ select world_id from (
     union (select world_id from asked where world_id is not null)
     union (select world_id from worlds where world_id >= $1 order by world_id limit 500)
     union (select world_id from heads where world_id >= $1 order by world_id limit 500)
+    union (select world_id from prefixes where world_id >= $1 order by world_id limit 500)
 ) named order by world_id limit 500
 """
 

@@ -241,7 +241,8 @@ class _Log:
         (extent,) = await self._reader.fetch(statements.EXTENT, world_id)  # always one row
         row = next(iter(await self._reader.fetch(statements.WORLD, world_id)), None)
         end = None if extent["head_seq"] is None else Position(extent["head_seq"], extent["head_checksum"])
-        if row is None and end is None and extent["last_seq"] is None and not extent["has_requests"]:
+        is_named = extent["last_seq"] is not None or extent["has_requests"] or extent["is_prefix"]
+        if row is None and end is None and not is_named:
             return _nothing_left(world_id, start, self._noted, self._start_name)
         if row is None or end is None:
             missing = "worlds" if row is None else "heads"

@@ -77,7 +77,7 @@ begin
     end loop;
     if exists (select from pg_roles where rolname = 'worldledger_reader' and rolconnlimit = -1) then
         begin
-            alter role worldledger_reader connection limit 20;
+            alter role worldledger_reader connection limit {{reader_sessions}};
         exception
             when insufficient_privilege or internal_error then null;
         end;
