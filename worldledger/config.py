@@ -25,7 +25,7 @@ REFILL_SECONDS: Final = 60.0
 _DAY: Final = 86_400_000.0
 _MANY: Final = 100_000_000
 
-_STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+_STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class MemoryConfig(BaseModel):

@@ -36,7 +36,7 @@ class View(BaseModel):
     Values inside a view may be shared with other views: do not change them.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     agent_id: str
     view_seq: int

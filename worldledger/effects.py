@@ -115,7 +115,7 @@ class Effect(TypedDict):
 class EventLogEntry(BaseModel):
     """One row of the log as programs see it; ``checksum`` is lower-case hex of 32 bytes."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     global_seq: int
     sim_time: float

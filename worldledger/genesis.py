@@ -103,7 +103,7 @@ def is_authority(name: str) -> bool:
 class Parent(BaseModel):
     """An origin as earlier versions noted it: a world's name and uuid (32 hex digits), and a position in its chain."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     world_uuid: str
     world_id: str
@@ -125,7 +125,7 @@ class ForkPoint(BaseModel):
     - ``unverified``: whether it was made although the parent did not pass verification
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     world_uuid: str
     world_id: str

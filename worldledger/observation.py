@@ -80,7 +80,7 @@ def _is_number(value: Any) -> bool:
 class FirstPolicyConfig(BaseModel):
     """The settings of the policies of version 1, for worlds that were recorded with them; see `PolicyConfig`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, defer_build=True)
 
     distance_limit: float = Field(default=inf, ge=0)
     relationship_filter: list[str] = Field(default_factory=list)
@@ -136,7 +136,7 @@ class ViewCone(BaseModel):
       entity; while that has none, the agent looks all around, and ``range`` does not apply.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     angle: float = Field(ge=0, le=360)
     range: float | None = Field(default=None, ge=0, allow_inf_nan=False)

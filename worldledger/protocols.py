@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from worldledger.chain import StoredEffect
 from worldledger.deltas import AnyDelta, View
 from worldledger.effects import Effect
-from worldledger.folding import Fold
 
 if TYPE_CHECKING:
+    from worldledger.chain import StoredEffect
+    from worldledger.folding import Fold
     from worldledger.world import WorldState
 
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 import orjson
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 Point = tuple[float, float, float]
 
@@ -30,6 +30,8 @@ class WorldState(BaseModel):
       ``time_offset`` what is added to its own time; ``time_authority_silent`` {authority, last_tick_seq, reason,
       global_seq} while it is silent.
     """
+
+    model_config = ConfigDict(defer_build=True)
 
     entities: dict[str, Any] = Field(default_factory=dict)
     relationships: dict[str, list[str]] = Field(default_factory=dict)

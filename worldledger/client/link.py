@@ -11,9 +11,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
-from websockets.typing import Subprotocol
+import websockets  # its parts are loaded when a connection is made
 
 from worldledger.aio import CancelToken, QueueClosedError, TimedQueue
 from worldledger.client.transport import (
@@ -44,7 +42,7 @@ from worldledger.time_authority import Silence
 # -- a WebSocket of the protocol ``worldledger.v1.json`` that reconnects whenever it is lost --------------
 
 
-PROTOCOL: Final = Subprotocol("worldledger.v1.json")
+PROTOCOL: Final = "worldledger.v1.json"
 #: Closing codes by which the service says that this client breaks the protocol: another try would not help.
 _REFUSED: Final = frozenset({1002, 1003, 1007, 1008, 1009})
 #: Seconds between two checks of whether the service is there, and seconds that its answer may take.
@@ -119,13 +117,13 @@ class Connection:
             least = 0.0
             try:
                 refusal = await self._connect()
-            except InvalidStatus as error:
+            except websockets.InvalidStatus as error:
                 refusal = _error(error, self._address())
                 if _passes(refusal, error.response.status_code):
                     if isinstance(refusal, RateLimitedError):
                         least = seconds_to_wait(refusal)
                     refusal = None
-            except (OSError, InvalidHandshake, ConnectionClosed) as error:
+            except (OSError, websockets.InvalidHandshake, websockets.ConnectionClosed) as error:
                 log.debug("%s: %s", self._address(), error)
             finally:
                 if self._usable:
@@ -142,9 +140,9 @@ class Connection:
     async def _connect(self) -> SimulationError | None:
         """Make one connection and use it until it is lost; return the error if it was refused permanently."""
         address = self._address()
-        async with connect(
+        async with websockets.connect(
             address,
-            subprotocols=[PROTOCOL],
+            subprotocols=[websockets.Subprotocol(PROTOCOL)],
             compression=None,
             open_timeout=_OPENING,
             ping_interval=_PING[0],
@@ -157,7 +155,7 @@ class Connection:
             try:
                 while True:
                     self._took(orjson.loads(await socket.recv(decode=False)))
-            except ConnectionClosed as closed:
+            except websockets.ConnectionClosed as closed:
                 if closed.rcvd is not None and closed.rcvd.code in _REFUSED:
                     return RemoteError(f"{address} was closed by the service: {closed.rcvd}", code="protocol_error")
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
@@ -168,8 +166,8 @@ class Connection:
                 await asyncio.wait([writer])
         return None
 
-    async def _write(self, socket: ClientConnection) -> None:
-        with suppress(ConnectionClosed):  # the reading task notices
+    async def _write(self, socket: websockets.ClientConnection) -> None:
+        with suppress(websockets.ConnectionClosed):  # the reading task notices
             while True:
                 while self._outbox:
                     text = self._outbox.popleft()
@@ -181,7 +179,7 @@ class Connection:
                 await self._wake.wait()
 
 
-def _error(error: InvalidStatus, address: str) -> SimulationError:
+def _error(error: websockets.InvalidStatus, address: str) -> SimulationError:
     """Return the error that a refused handshake reports."""
     response = error.response
     try:

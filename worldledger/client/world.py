@@ -14,7 +14,6 @@ import orjson
 
 from worldledger.aio import CancelToken
 from worldledger.canonical import gate
-from worldledger.causes import Direction
 from worldledger.client.link import DeltaQueue, Links, MessageTooLargeError
 from worldledger.client.protocol import fitted
 from worldledger.client.transport import Transport, error_of, path_of
@@ -29,7 +28,6 @@ from worldledger.errors import (
     SimulationError,
     WorldExistsError,
 )
-from worldledger.genesis import Order
 from worldledger.intents import Accepted, Held, check_intent
 from worldledger.kinds import DEFAULT
 from worldledger.policies import policy_spec
@@ -38,9 +36,9 @@ from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold, check_a
 from worldledger.time_authority import Silence, TimeAuthority
 
 if TYPE_CHECKING:
-    from worldledger.aio import CancelToken
+    from worldledger.causes import Direction
     from worldledger.client.link import Link
-    from worldledger.intents import Accepted, Held
+    from worldledger.genesis import Order
 
 
 class RemoteHandle:
