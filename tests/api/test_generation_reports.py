@@ -82,6 +82,27 @@ async def test_a_lost_generation_is_cancelled(town: WorldClient) -> None:
 
 
 @pytest.mark.parametrize(
+    ("part", "path", "known"),
+    [
+        (
+            {"texts": [{"part": "output", "text": ""}, {"part": "output", "text": "", "odd": 1}]},
+            "texts[1]",
+            "calls, part",
+        ),
+        ({"intents": [{"kind": "Speak", "odd": 1}]}, "intents[0]", "code, global_seq"),
+        ({"error": {"code": "c", "message": "m", "odd": 1}}, "error", "code, message"),
+    ],
+)
+async def test_an_unknown_field_of_a_part_is_named(
+    town: WorldClient, part: dict[str, Any], path: str, known: str
+) -> None:
+    """With those that the part has, also within a list."""
+    refused = problem(await town.post(REPORT, json={"outcome": "acted", **part}), 422, "invalid_effect")
+    assert refused["path"] == f"$.{path}.odd"
+    assert f"unknown field; {path} has {known}" in refused["detail"]
+
+
+@pytest.mark.parametrize(
     "report", [{}, {"outcome": "odd"}, {"outcome": "acted", "tokens_out": -1}, {"outcome": "acted", "more": 1}]
 )
 async def test_a_report_that_says_something_else_is_refused(town: WorldClient, report: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, get_args
@@ -530,11 +530,21 @@ async def on_validation_error(request: Request, error: Exception) -> Response:
 
 def _unknown_field(model: Any, place: tuple[str | int, ...]) -> str:
     """Name the known fields for a body that has an unknown one."""
-    for name in place[:-1]:
-        annotation = model.model_fields[name].annotation
-        model = next(each for each in (annotation, *get_args(annotation)) if hasattr(each, "model_fields"))
-    owner = place[-2] if len(place) > 1 else "the body"
+    owner = "the body"
+    for key in place[:-1]:
+        if type(key) is int:  # the index of a list, whose elements the field's annotation names
+            owner = child(owner, key)
+        else:
+            owner, model = str(key), next(_models(model.model_fields[key].annotation))
     return f"unknown field; {owner} has {', '.join(sorted(model.model_fields))}"
+
+
+def _models(annotation: Any) -> Iterator[Any]:
+    """Yield the models among which the values of an annotation are."""
+    if hasattr(annotation, "model_fields"):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
