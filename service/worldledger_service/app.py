@@ -117,11 +117,13 @@ _OBJECTS = 20_000
 _SWITCH_SECONDS = 0.0005
 #: Seconds beyond the deadline of appends that a stopping server waits for its requests.
 _GRACE = 5
-#: Seconds for which a stopping program lets the database be before it asks it, those that an answer may take, and those
-#: between two questions: at most 8 altogether where it answers one question and not the next.
-_SILENT_STOP_SECONDS = 5.5
+#: Seconds for which a stopping program lets the database be before it asks it, those that an answer may take, those
+#: between two questions, and those in which requests are told: at most 8 altogether where it answers one question and
+#: not the next.
+_SILENT_STOP_SECONDS = 5.2
 _ANSWER_SECONDS = 1.0
 _ASKED_AGAIN_SECONDS = 0.5
+_TOLD_SECONDS = 0.3
 #: Seconds between two looks whether a database that is starting up answers.
 _STARTING_SECONDS = 0.25
 
@@ -233,23 +235,28 @@ def _both(moved: Callable[[str, int], None], wake: Callable[[], None]) -> Callab
 def run(settings: Settings, database_url: str, *, ready: Callable[[str], None] | None = None) -> None:
     """Serve on uvloop until SIGINT or SIGTERM; see `serve`.
 
-    A stop waits for what is being written. While the database does not answer that may never end: then the process
-    ends after 6 to 8 seconds, with exit code 1.
+    A stop waits for what is being written. While the database does not answer that may never end: then requests are
+    told so, and the process ends after 6 to 8 seconds, with exit code 1.
     """
 
-    def stopping() -> None:
-        threading.Thread(target=_end_if_silent, args=(database_url,), daemon=True).start()
+    def stopping(give_up: Callable[[], None]) -> None:
+        threading.Thread(target=_end_if_silent, args=(database_url, give_up), daemon=True).start()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings, database_url, ready=ready, stopping=stopping))
 
 
-def _end_if_silent(database_url: str) -> None:
-    """End the process once the database does not answer, for as long as the process has not ended by itself."""
+def _end_if_silent(database_url: str, give_up: Callable[[], None]) -> None:
+    """End the process once the database does not answer, for as long as the process has not ended by itself.
+
+    ``give_up`` is called before.
+    """
     time.sleep(_SILENT_STOP_SECONDS)
     while asyncio.run(_answers(database_url)):
         time.sleep(_ASKED_AGAIN_SECONDS)
     log.error("the database does not answer; ending without what waits for it: whether that is written is not known")
+    give_up()
+    time.sleep(_TOLD_SECONDS)
     os._exit(1)
 
 
@@ -288,12 +295,13 @@ async def serve(
     database_url: str,
     *,
     ready: Callable[[str], None] | None = None,
-    stopping: Callable[[], None] | None = None,
+    stopping: Callable[[Callable[[], None]], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, or until cancelled; then stop gracefully.
 
     A database that is starting up is waited for. Until the service is ready, `Opening` answers. ``ready`` is called
-    with the URL then; with port 0 it tells the port that was taken. ``stopping`` is called when a stop begins.
+    with the URL then; with port 0 it tells the port that was taken. ``stopping`` is called when a stop begins, with a
+    function that any thread may call so that requests are waited for no longer.
     Stopping means: no new connections, tails and sockets end, requests that run are answered, what waits is written. A
     second SIGINT does not wait for the requests. Raises ListenError, StoreUnavailableError or SchemaVersionError
     before anything is served.
@@ -328,7 +336,7 @@ async def serve(
                 def stop() -> None:
                     app.state.services.stopping.set()
                     if stopping is not None:
-                        stopping()
+                        stopping(server.give_up)
 
                 # What was made up to here stays: later collections need not walk it, and agents wait for none of them
                 # long.
@@ -351,6 +359,12 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.listening = asyncio.Event()
         self.on_stop: Callable[[], None] = lambda: None
+        self._loop = asyncio.get_running_loop()
+
+    def give_up(self) -> None:
+        """Have the requests that are under way answered that their outcome is not known; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in self.server_state.tasks])
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

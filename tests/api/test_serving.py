@@ -83,7 +83,7 @@ async def test_requests_have_their_turns_beside_computations(database_url: str) 
 def test_a_silent_database_keeps_no_stop_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process ends at most 8 s after the stop began, by a clock of ours, if its database answers just once more."""
     now, answers = 0.0, iter([True, False])
-    ends: list[int] = []
+    ends: list[int | str] = []
 
     def pass_by(seconds: float) -> None:
         nonlocal now
@@ -96,8 +96,8 @@ def test_a_silent_database_keeps_no_stop_for_long(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("worldledger_service.app.time.sleep", pass_by)
     monkeypatch.setattr(composition, "_answers", asked)
     monkeypatch.setattr("worldledger_service.app.os._exit", ends.append)
-    composition._end_if_silent("postgresql://nobody@localhost/nothing")
-    assert ends == [1]
+    composition._end_if_silent("postgresql://nobody@localhost/nothing", lambda: ends.append("requests"))
+    assert ends == ["requests", 1]
     assert now <= 8
 
 
