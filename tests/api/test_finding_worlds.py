@@ -139,7 +139,7 @@ _TAMPERED = [
         f"update effects set sim_time = '{time}' where world_id = 'odd' and global_seq = {seq}"
         for time, seq in (("2.5", 4), ("NaN", 4), ("Infinity", 6), ("-Infinity", 2), ("1e308", 7), ("-1e308", 8))
     ],
-    "delete from effects where world_id = 'odd' and global_seq = 5",
+    "update effects set global_seq = -9223372036854775808 where world_id = 'odd' and global_seq = 5",
     "delete from effects where world_id = 'odd' and global_seq = 10",
     "update heads set head_seq = 9000000000000000000 where world_id = 'odd'",
     "update heads set wall_time = 'NaN' where world_id = 'odd'",

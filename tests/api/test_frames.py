@@ -17,7 +17,7 @@ from worldledger_service.runtime.frames import coarse
 from worldledger_service.store.states import States
 
 from tests import frames
-from tests.cli.helpers import forgery
+from tests.cli.helpers import UNGUARDED, forgery
 from worldledger.frames import BLOCK
 from worldledger.world import state_text
 
@@ -200,6 +200,21 @@ async def test_a_log_that_was_tampered_with_has_no_frames(
         await connection.close()
     problem(await client.get(f"/v1/worlds/{peopled}/frames"), 500, "tampered")
     assert (await client.get(f"/v1/worlds/{peopled}/frames?to_seq=20")).status_code == 200
+
+
+async def test_an_effect_that_is_none_ends_an_agent_s_frames(
+    client: httpx2.AsyncClient, shared_url: str, peopled: str
+) -> None:
+    """Also where it lies before the agent was registered, the frames of which look for that."""
+    connection = await asyncpg.connect(shared_url)
+    try:
+        for text in ("null", "[]", '"\\u0000"', "{}"):
+            change = f"update effects set effect = '{text}' where world_id = '{peopled}' and global_seq = 9"
+            for statement in (UNGUARDED, change):
+                await connection.execute(statement)
+            problem(await client.get(f"/v1/worlds/{peopled}/agents/alice/frames"), 500, "tampered", global_seq=9)
+    finally:
+        await connection.close()
 
 
 # -- views of an agent -------------------------------------------------------------------------------------------

@@ -47,6 +47,20 @@ def test_status_as_json(on: Cli) -> None:
 
 
 @pytest.mark.filled(by=fed_worlds)
+def test_status_of_a_row_that_no_program_writes(on: Cli, database_url: str) -> None:
+    """Times that are none are told as the nearest day, or not at all; a check names the row."""
+    report = '{"verified": true, "checked_at": "soon"}'
+    change = f"started_at = 'infinity', finished_at = '4000-01-01 BC', check_report = '{report}'"
+    sql(database_url, f"update projection_builds set {change} where build = 'turns_1'")
+    assert on("projections", "status", "turns").out.splitlines()[1].split()[-1] == "verified"
+    (found,) = json.loads(on("projections", "status", "turns", "--json").out)
+    assert found["live"]["started_at"] == "9999-12-30T00:00:00+00:00"
+    assert found["live"]["finished_at"] == "0001-01-02T00:00:00+00:00"
+    checked = on("db", "check")
+    assert (checked.code, checked.out.count("row of projection_builds with build 'turns_1': ")) == (1, 2)
+
+
+@pytest.mark.filled(by=fed_worlds)
 def test_once_reads_what_is_due(on: Cli, database_url: str) -> None:
     """`project --once` feeds what came since, and ends; where nothing did it does nothing, --quiet without a word."""
     append(database_url, "a", 3)

@@ -194,6 +194,28 @@ async def test_check_notices(database_url: str) -> None:
     assert any(finding.startswith(beginning) for finding in await schema.check(database_url))
 
 
+async def test_check_names_rows_that_no_program_writes(database_url: str) -> None:
+    """Values out of range are findings beside those of the schema, whatever else is in the row; they say what to do."""
+    async with connected(database_url) as connection:
+        await connection.execute(
+            r"""
+            insert into open_ticks values (E'w\n1', 9223372036854775807, 0, 'NaN', null);
+            insert into projection_leases values ('build:x_1', null, -1, 0);
+            insert into projection_builds (build, projection, version, status) values ('', 'games', 2, 'live');
+            create table other (n int)
+            """
+        )
+    found = [line for line in await schema.check(database_url) if line.startswith(("row ", "relation "))]
+    odd, tick = "which no program writes: delete it", r"row of open_ticks with world_id 'w\n1'"
+    assert found == [
+        "relation other: unexpected: table, owner postgres, permanent, options {}, row security f, replica identity d",
+        f"{tick}: tick is 9223372036854775807, {odd}, and it is made again from the log",
+        f"{tick}: sim_time is NaN, {odd}, and it is made again from the log",
+        f"row of projection_leases with name 'build:x_1': token is -1, {odd} while no process feeds the projections",
+    ]
+    assert by_hand(found)[found[1]] == ""
+
+
 async def test_check_notices_rows_that_may_be_null(database_url: str) -> None:
     """A NOT NULL that was made again without a look at the rows is named, where PostgreSQL knows such (from 18 on)."""
     async with connected(database_url) as connection, undone(connection):

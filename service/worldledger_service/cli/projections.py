@@ -243,8 +243,11 @@ def _checked(build: BuildStatus) -> str:
     report = build.check_report
     if report is None:
         return "-"
-    when = report.get("checked_at")
-    at = datetime.fromisoformat(when).astimezone().strftime("%Y-%m-%d %H:%M") if isinstance(when, str) else ""
+    at = ""
+    with suppress(
+        KeyError, TypeError, ValueError, OverflowError
+    ):  # whoever may write to the database may put anything there
+        at = datetime.fromisoformat(report["checked_at"]).astimezone().strftime("%Y-%m-%d %H:%M")
     return f"{'verified' if report.get('verified') else 'DIFFERS'} {at}".rstrip()
 
 

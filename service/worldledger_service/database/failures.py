@@ -201,7 +201,7 @@ def explain(error: BaseException, url: str) -> SimulationError:
         return _of_postgres(under, url)
     if isinstance(under, OverflowError):
         what = f"{describe(url)} has a value that this program cannot read ({under})"
-        return StoreUnavailableError(f"{what}; {_CHANGED}")
+        return StoreUnavailableError(f"{what}; `worldledger db check` and `worldledger verify --all` name such rows")
     if isinstance(under, asyncpg.InterfaceError | asyncpg.InternalClientError):
         return StoreUnavailableError(f"{describe(url)}: {under}")
     if isinstance(under, TimeoutError):

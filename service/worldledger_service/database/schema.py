@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +34,7 @@ from worldledger_service.database.catalogue import catalogue, compare, expected
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import explained, has_state, name_holders, origin
 from worldledger_service.database.guards import SERVICE_ROLE
+from worldledger_service.database.odd_rows import odd_rows
 from worldledger_service.database.readers import beyond_privileges, beyond_reading, other_settings
 from worldledger_service.database.revision import REVISIONS, SchemaState, require_current, revision_state
 from worldledger_service.database.tables import METADATA
@@ -80,8 +81,8 @@ async def check(url: str, own_projections: str = "") -> list[str]:
     index, trigger, function, view, comment, privilege, schema and role that is missing, changed or foreign, every view
     of a kind of worlds or over a projection that is not what this program makes, what readers may do beyond reading
     and settings of their role that are others (these begin with "reader"), what a superuser has put beside
-    PostgreSQL's own, marks of the table prefixes that no fork accounts for (these begin with "mark"), and settings of
-    the server that give up durability (these begin with "setting").
+    PostgreSQL's own, marks of the table prefixes that no fork accounts for (these begin with "mark"), rows beside the
+    log with values out of range ("row"), and settings of the server that give up durability ("setting").
 
     Raises:
         StoreUnavailableError: the database cannot be reached.
@@ -110,9 +111,10 @@ async def check(url: str, own_projections: str = "") -> list[str]:
                 *found,
                 *await privilege_findings(connection),
                 *beside,
-                *await _marks(connection),
+                *await _as_service(connection, _marks),
                 *await beyond_reading(connection),
                 *await other_settings(connection),
+                *await _as_service(connection, odd_rows),
                 *weak,
             ]
     finally:
@@ -143,17 +145,21 @@ async def _views(connection: Connection, projections: Collection[Projection]) ->
         await connection.execute("reset role")
 
 
-async def _marks(connection: Connection) -> list[str]:
-    """Say which worlds are marked as beginnings alone without a fork that was imported along with them."""
+async def _as_service(connection: Connection, look: Callable[[Connection], Awaitable[list[str]]]) -> list[str]:
+    """Return the findings of a look by the service's role; none where it may not look, or where there is nothing."""
     await connection.execute(f"set role {SERVICE_ROLE}")
     try:
-        rows = await connection.fetch(_NO_BEGINNINGS)
+        return await look(connection)
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError):
         return []  # told by now
     finally:
         await connection.execute("reset role")
+
+
+async def _marks(connection: Connection) -> list[str]:
+    """Say which worlds are marked as beginnings alone without a fork that was imported along with them."""
     lines = []
-    for row in rows:
+    for row in await connection.fetch(_NO_BEGINNINGS):
         why = "there is no such world"
         if row["head_seq"] is not None:
             why = f"no fork here goes on from its last effect, seq {row['head_seq']}: unless an import was interrupted "

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 _MADE: Final = "pg_temp.made_by_this_program"
-LIVE_BUILD: Final = "select build, version, paused from projection_builds where projection = $1 and status = 'live'"
+LIVE_BUILD: Final = """
+select build, version, paused from projection_builds
+where projection = $1 and status = 'live' and build ~ '^[a-z][a-z0-9_]*$'
+"""
 #: Which of the relations $1, qualified, are there.
 THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regclass(place) is not null"
 #: Whether a place ($1) is a view, and one as the engine leaves views, without options; no row where nothing is there.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from worldledger_service.database.odd_rows import told_time
+
 # -- builds ------------------------------------------------------------------------------------------------
 
 BUILDS: Final = """
@@ -210,7 +212,8 @@ with news as materialized (
     select h.world_id, h.head_seq, w.ruleset from heads h join worlds w using (world_id) where h.moved)
 select b.build, b.projection, b.version, b.status, b.paused, b.scanned_to is not null as scanning,
        b.effects_total, b.effects_done, b.check_report::text as check_report,
-       b.started_at, b.finished_at, l.holder, behind.worlds, behind.effects, behind.seconds,
+       {told_time("b.started_at")} as started_at,
+       {told_time("b.finished_at")} as finished_at, l.holder, behind.worlds, behind.effects, behind.seconds,
        (select count(*) from projection_parked k
         where k.build = b.build and k.error <> '' and not {_SKIPPED}) as parked,
        (select count(*) from projection_parked k where k.build = b.build and {_SKIPPED}) as skipped
@@ -223,7 +226,8 @@ cross join lateral (
     from (
         select u.world_id, max(u.head_seq) as head_seq, min(u.since) as since
         from (
-            select p.world_id, p.head_seq, p.since from projection_pending p where p.build = b.build
+            select p.world_id, p.head_seq, {told_time("p.since")} as since
+            from projection_pending p where p.build = b.build
             union all
             select n.world_id, n.head_seq, null from news n
             where (b.build <> all($1::text[])
@@ -240,7 +244,8 @@ order by b.projection, b.build
 """
 
 PARKED: Final = f"""
-select b.projection, k.build, k.world_id, k.global_seq, k.kind, k.error, k.attempts, k.parked_at
+select b.projection, k.build, k.world_id, k.global_seq, k.kind, k.error, k.attempts,
+       {told_time("k.parked_at")} as parked_at
 from projection_parked k join projection_builds b using (build)
 where b.projection = $1 and b.status <> 'retired' and k.error <> '' and not {_SKIPPED}
 order by k.build, k.world_id limit $2

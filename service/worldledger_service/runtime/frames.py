@@ -153,7 +153,7 @@ async def _registered(store: Store, fold: Fold, agent_id: str, first: int, last:
 
     def feed(rows: Sequence[StoredEffect]) -> bool:
         for row in rows:
-            fold.apply(orjson.loads(row.text))
+            fold.feed((row,))
             if agent_id in fold.state.metadata["agents"]:
                 return True
         return False

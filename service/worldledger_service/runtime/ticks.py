@@ -24,6 +24,7 @@ from worldledger.errors import (
     CircuitBreakerOpenError,
     DeadlineExceededError,
     InvalidEffectError,
+    InvalidIntentError,
     QuotaExceededError,
     SimulationError,
     StaleContextError,
@@ -384,10 +385,12 @@ class _Closing(Closing):
 
     def plan(self, held: Sequence[HeldIntent], tick: OpenTick) -> list[Planned]:
         """Return all that is held in its order, the members of a list together; quotas are counted along it."""
-        intents = {each.key: check_intent(orjson.loads(each.intent)) for each in held}
+        intents = {each.key: _read(each) for each in held}
 
         def rank(each: HeldIntent) -> tuple[int, str, int, str]:
-            return (-intents[each.key].priority, each.agent_id, each.place, each.req_id)
+            intent = intents[each.key]
+            priority = intent.priority if isinstance(intent, CheckedIntent) else 0
+            return (-priority, each.agent_id, each.place, each.req_id)
 
         together: dict[Any, list[HeldIntent]] = {}
         for each in held:
@@ -403,7 +406,14 @@ class _Closing(Closing):
             planned += [self._planned(some, [intents[each.key] for each in some], quotas) for some in blocks]
         return planned
 
-    def _planned(self, held: Sequence[HeldIntent], intents: Sequence[CheckedIntent], quotas: _Quotas) -> Planned:
+    def _planned(
+        self, held: Sequence[HeldIntent], read: Sequence[CheckedIntent | SimulationError], quotas: _Quotas
+    ) -> Planned:
+        intents = []
+        for each in read:
+            if isinstance(each, SimulationError):
+                return Planned(held, (), {}, each)
+            intents.append(each)
         try:
             quotas.charge(intents)
         except SimulationError as error:
@@ -436,6 +446,16 @@ class _Closing(Closing):
             "recovery": error.recovery.value,
             "details": error.details,
         }
+
+
+def _read(held: HeldIntent) -> CheckedIntent | SimulationError:
+    """Read a held intent; return why it cannot be read, which only others can have written."""
+    try:
+        return check_intent(orjson.loads(held.intent))
+    except SimulationError as error:
+        return error
+    except ValueError as error:
+        return InvalidIntentError(f"the held intent cannot be read: {error}")
 
 
 class _Quotas:

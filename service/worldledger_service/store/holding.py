@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
@@ -17,7 +19,13 @@ import orjson
 
 from worldledger.canonical import MAX_INT, canonical_json
 from worldledger.effects import EffectDraft
-from worldledger.errors import BackpressureError, OverloadedError, SimTimeOrderError, SimulationError
+from worldledger.errors import (
+    BackpressureError,
+    InvalidIntentError,
+    OverloadedError,
+    SimTimeOrderError,
+    SimulationError,
+)
 from worldledger.time_authority import TIME_SET_KIND
 from worldledger_service.database.engine import transaction
 from worldledger_service.database.failures import explain
@@ -56,6 +64,12 @@ class OpenTick(NamedTuple):
     after_seq: int
     sim_time: float | None
     source_id: str | None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether its numbers are such as a log may have; others were written by no program of this project."""
+        in_range = 1 <= self.number <= MAX_INT and 0 <= self.after_seq <= MAX_INT
+        return in_range and (self.sim_time is None or isfinite(self.sim_time))
 
 
 class Wanted(NamedTuple):
@@ -121,6 +135,17 @@ class RefusedAt(NamedTuple):
     outcome: Mapping[str, Any]
 
 
+def _refused(row: asyncpg.Record) -> RefusedAt:
+    """Read a refusal. One that was overwritten by others is a refusal all the same."""
+    with suppress(ValueError):
+        said = orjson.loads(row["outcome"])
+        types = {"code": str, "message": str, "details": dict}
+        if isinstance(said, dict) and all(isinstance(said.get(name), type_) for name, type_ in types.items()):
+            return RefusedAt(row["tick"], said)
+    what = f"tick {row['tick']} refused this intent; the reason cannot be read any more"
+    return RefusedAt(row["tick"], {"code": InvalidIntentError.code, "message": what, "details": {}})
+
+
 class OtherTick(NamedTuple):
     """Nothing is held: another tick is open."""
 
@@ -152,11 +177,18 @@ async def lock_tick(connection: PooledConnection, world_id: str) -> OpenTick:
     """Take the lock of a world's open tick on a connection, until the end of its transaction."""
     row = await connection.fetchrow(statements.LOCK_TICK, world_id)
     if row is None:
-        first = await next_tick(connection, world_id) or OpenTick(1, 0, None, None)
-        await connection.execute(statements.OPEN_FIRST_TICK, world_id, *first)
+        await connection.execute(statements.OPEN_FIRST_TICK, world_id, *await _open(connection, world_id))
         row = await connection.fetchrow(statements.LOCK_TICK, world_id)
         assert row is not None  # noqa: S101 - it was put there just before, or was there already
-    return OpenTick(*row)
+    tick = OpenTick(*row)
+    if not tick.is_possible:
+        tick = await _open(connection, world_id)
+        await connection.execute(statements.OPEN_NEXT_TICK, world_id, *tick)
+    return tick
+
+
+async def _open(connection: PooledConnection, world_id: str) -> OpenTick:
+    return await next_tick(connection, world_id) or OpenTick(1, 0, None, None)
 
 
 async def next_tick(connection: PooledConnection, world_id: str, until_seq: int = MAX_INT) -> OpenTick | None:
@@ -214,7 +246,7 @@ class Holding:
                 if row["first_seq"] is not None:
                     told[key] = await _receipt(connection, world_id, row)
                 elif row["outcome"] is not None:
-                    told[key] = RefusedAt(row["tick"], orjson.loads(row["outcome"]))
+                    told[key] = _refused(row)
                 else:
                     told[key] = HeldAt(row["tick"], row["place"], again=True)
             return told
@@ -340,7 +372,7 @@ class _Round:
             if row["outcome"] is None:
                 return HeldAt(row["tick"], row["place"], again=True) if same else conflict(wanted.req_id)
             if same and _same_context(row, wanted):
-                return RefusedAt(row["tick"], orjson.loads(row["outcome"]))
+                return _refused(row)
         if wanted.tick != open_tick.number:
             return OtherTick(open_tick)
         if wanted.refused is not None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from worldledger_service.database.odd_rows import is_told, told_time
+
 if TYPE_CHECKING:
     import asyncpg
 
@@ -184,9 +186,9 @@ insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time) value
 """
 
 #: ``created_at`` is null where Python has no such time: the driver could read none of the rows of an answer with it.
-WORLD_COLUMNS = """
+WORLD_COLUMNS = f"""
     w.world_id, w.world_uuid, w.ruleset, w.ruleset_version, w.config, w.experiment, w.time_authority,
-    case when w.created_at between '0001-01-02 00:00Z' and '9999-12-30 00:00Z' then w.created_at end as created_at,
+    case when {is_told("w.created_at")} then w.created_at end as created_at,
     coalesce(h.head_seq, 0) as head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum,
     coalesce(h.sim_time, 0) as sim_time, coalesce(h.wall_time, 0) as wall_time
 """
@@ -368,9 +370,11 @@ order by world_id desc, kind desc, global_seq desc limit 1
 """
 
 #: What is known of requests ($2 agent_id, $3 req_id) to be held: existing rows, and requests of the log.
-HELD_OR_KNOWN = """
+#: ``made_from`` is the intent's context_seq, cut from its canonical text: JSON that cannot be read ends no statement.
+HELD_OR_KNOWN = r"""
 select a.agent_id, a.req_id, h.tick, h.place, h.body_sha256, h.context_seq, h.outcome,
-       (h.intent ->> 'context_seq')::bigint as made_from, q.body_sha256 as known_sha256, q.first_seq, q.last_seq
+       substring(h.intent::text from '[{,]"context_seq":(\d{1,16})[,}]')::bigint as made_from,
+       q.body_sha256 as known_sha256, q.first_seq, q.last_seq
 from unnest($2::text[], $3::text[]) as a (agent_id, req_id)
 left join held_intents h on h.world_id = $1 and h.agent_id = a.agent_id and h.req_id = a.req_id
 left join requests q on q.world_id = $1 and q.source_id = a.agent_id and q.req_id = a.req_id
@@ -551,7 +555,7 @@ order by s.global_seq {order}
 """
 #: The newest snapshot of a ruleset's version ($3) at or before a seq ($2), with what the log has at that place: the
 #: checksum there, and the state digest that was written for it, if any.
-SNAPSHOT_BEFORE = _SNAPSHOT.format(places="<= $2", order="desc limit 1")
+SNAPSHOT_BEFORE = _SNAPSHOT.format(places="between 1 and $2", order="desc limit 1")
 #: The snapshots at some seqs ($2), ascending, likewise.
 SNAPSHOTS_AT = _SNAPSHOT.format(places="= any($2::bigint[])", order="asc")
 
@@ -559,7 +563,8 @@ SNAPSHOTS_AT = _SNAPSHOT.format(places="= any($2::bigint[])", order="asc")
 SNAPSHOT_PLACES = """
 select global_seq, state_bytes from snapshots
 where world_id = $1 and ruleset_version = $2 and global_seq <= $4 and global_seq >= coalesce(
-    (select max(global_seq) from snapshots where world_id = $1 and ruleset_version = $2 and global_seq <= $3), 0)
+    (select max(global_seq) from snapshots
+     where world_id = $1 and ruleset_version = $2 and global_seq between 1 and $3), 1)
 order by global_seq
 """
 
@@ -597,9 +602,9 @@ where q.world_id = $1 and q.source_id = 'worldledger' and q.req_id = 'digest:' |
 """
 
 #: A page of a world's snapshots: $1 world_id, $2 after global_seq, $3 limit.
-SNAPSHOTS = """
-select s.global_seq, s.checksum, s.ruleset, s.ruleset_version, s.state_digest, s.state_bytes, s.created_at,
-       q.first_seq as digest_seq
+SNAPSHOTS = f"""
+select s.global_seq, s.checksum, s.ruleset, s.ruleset_version, s.state_digest, s.state_bytes,
+       {told_time("s.created_at")} as created_at, q.first_seq as digest_seq
 from snapshots s
 left join lateral (
     select r.first_seq from requests r
@@ -692,7 +697,7 @@ SEARCH_OLDEST = _SEARCH.format(order="asc")
 #: The sim_time of each of a world's effects up to a seq ($2), in order.
 SIM_TIMES = """
 select array_agg(global_seq order by global_seq) as seqs, array_agg(sim_time order by global_seq) as sim_times
-from effects where world_id = $1 and global_seq <= $2
+from effects where world_id = $1 and global_seq between 1 and $2
 """
 
 #: The sim_time of about so many ($3) effects, evenly spread, of each of some worlds ($1) up to their heads ($2). The
@@ -712,7 +717,7 @@ group by w.world_id
 #: How many effects of each kind lie between one end ($3, ascending seqs) and the next, up to a seq ($2).
 COUNT_BY_ENDS = """
 select width_bucket(global_seq - 1, $3::bigint[]) as bin, kind, count(*) as effects
-from effects where world_id = $1 and global_seq <= $2 group by 1, 2
+from effects where world_id = $1 and global_seq between 1 and $2 group by 1, 2
 """
 
 #: What the projection ``effect_counts`` has of a world up to a seq ($2).

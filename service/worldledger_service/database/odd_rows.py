@@ -1,0 +1,100 @@
+"""Rows that no program of this project has written: times and numbers out of range in tables beside the log.
+
+Whoever may write to the tables may put any value there that its type has. What is read is bounded (`told_time`), so one
+row hides no other, and `worldledger db check` names the row (`odd_rows`). Rows of the log are named by `verify`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from worldledger.canonical import MAX_INT
+from worldledger.errors import on_one_line
+
+if TYPE_CHECKING:
+    from worldledger_service.database.engine import Connection
+
+#: The first and the last time that are told, a day off the ends of Python's years because of time zones.
+_EARLIEST: Final = "timestamptz '0001-01-02 00:00Z'"
+_LATEST: Final = "timestamptz '9999-12-30 00:00Z'"
+
+_REBUILD: Final = "`worldledger projections rebuild` makes it anew"
+#: The tables beside the log, and what makes a row of them right again. Source: docs/architecture.md, "The log".
+_REMEDIES: Final = {
+    "agent_cursors": "delete it, and the agent receives some observations again",
+    "held_intents": "delete it, and that intent is lost",
+    "kind_analytics": "delete it, and run `worldledger db upgrade`",
+    "open_ticks": "delete it, and it is made again from the log",
+    "projection_builds": _REBUILD,
+    "projection_cursors": _REBUILD,
+    "projection_leases": "delete it while no process feeds the projections",
+    "projection_parked": "`worldledger projections retry` removes it",
+    "projection_pending": _REBUILD,
+    "snapshots": "delete it, and states are folded without it",
+}
+#: The conditions that a column has what no program writes, by its type. A ``place`` may be negative: `Intent.order`.
+_ODD: Final = {
+    "timestamptz": f"{{0}} not between {_EARLIEST} and {_LATEST}",
+    "int8": f"{{0}} not between case '{{0}}' when 't.place' then -{MAX_INT} else 0 end and {MAX_INT}",
+    "int4": "{0} < 0",
+    "float8": "{0} in ('NaN', 'Infinity', '-Infinity')",
+}
+#: The columns of these tables ($1) that have such types ($2), and those of the primary keys.
+_COLUMNS: Final = """
+select c.relname as table, a.attname as column, t.typname as type, coalesce(a.attnum = any(i.indkey), false) as is_key
+from pg_class c
+join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+join pg_type t on t.oid = a.atttypid
+left join pg_index i on i.indrelid = c.oid and i.indisprimary
+where c.relnamespace = to_regnamespace('public') and c.relname = any($1)
+  and (t.typname = any($2) or a.attnum = any(i.indkey))
+order by c.relname, a.attnum
+"""
+#: Rows of a table that are named at most, and characters of a value that are shown.
+_MOST: Final = 10
+_SHOWN: Final = 100
+
+
+def is_told(column: str) -> str:
+    """Return the condition that a column of a ``timestamptz`` holds a time that Python has; null where it is null."""
+    return f"({column} between {_EARLIEST} and {_LATEST})"
+
+
+def told_time(column: str) -> str:
+    """Return the expression for a column of a ``timestamptz`` with the nearest time that Python has.
+
+    The driver could read none of the rows of an answer with another one.
+    """
+    return (
+        f"case when {column} < {_EARLIEST} then {_EARLIEST} when {column} > {_LATEST} then {_LATEST} else {column} end"
+    )
+
+
+async def odd_rows(connection: Connection) -> list[str]:
+    """Name table, key and column of values that no program of this project writes, the first ones of each table."""
+    found = await connection.fetch(_COLUMNS, list(_REMEDIES), list(_ODD))
+    return [
+        f"row of {table} with {_key(row['key'])}: {row['name']} is {_short(row['value'])}, which no program writes: "
+        f"{remedy}"
+        for table, remedy in _REMEDIES.items()
+        if (columns := [each for each in found if each["table"] == table])
+        for row in await connection.fetch(_statement(table, columns))
+    ]
+
+
+def _statement(table: str, columns: list[Any]) -> str:
+    key = ", ".join(f"'{each['column']}', t.{each['column']}::text" for each in columns if each["is_key"])
+    odd = {each["column"]: _ODD[each["type"]].format(f"t.{each['column']}") for each in columns if each["type"] in _ODD}
+    values = ", ".join(f"('{name}', t.{name}::text, {how})" for name, how in odd.items())
+    return (
+        f"select array[{key}]::text[] as key, v.name, v.value from public.{table} t "
+        f"cross join lateral (values {values}) v (name, value, is_odd) where v.is_odd limit {_MOST}"
+    )
+
+
+def _key(parts: list[str]) -> str:
+    return ", ".join(f"{name} '{_short(value)}'" for name, value in zip(parts[::2], parts[1::2], strict=True))
+
+
+def _short(text: str) -> str:
+    return on_one_line(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
