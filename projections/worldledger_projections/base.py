@@ -184,6 +184,13 @@ class Projection(ABC):
         """
 
 
+def needed(fold: Fold | None) -> Fold:
+    """Return the fold of a projection with ``needs_state``. Raises ValueError without one."""
+    if fold is None:
+        raise ValueError("the projection is made from the world's state on")
+    return fold
+
+
 def find(projections: Mapping[str, Projection], name: str) -> Projection:
     """Return the projection of that name. Raises ProjectionNotFoundError, which lists those that there are."""
     found = projections.get(name)

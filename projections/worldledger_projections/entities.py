@@ -9,7 +9,7 @@ from typing import Final
 from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.world import WorldState, state_text
-from worldledger_projections.base import WORLD, Changes, Column, Projection, Row, WorldProjection
+from worldledger_projections.base import WORLD, Changes, Column, Projection, Row, WorldProjection, needed
 
 #: Longest id of an entity, in characters: as bytes it must fit into the index of the key.
 MAX_ID: Final = 600
@@ -87,6 +87,4 @@ class Entities(Projection):
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Return the entities' fold: the state's, and what it touches."""
-        if fold is None:
-            raise ValueError("entities are made from the world's state")
-        return _World(world_id, fold)
+        return _World(world_id, needed(fold))

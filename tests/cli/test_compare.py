@@ -157,17 +157,7 @@ def test_the_worlds_of_an_experiment(on: Cli) -> None:
 
 def test_what_an_agent_saw(on: Cli, database_url: str) -> None:
     """With --view what an agent saw is compared; an agent that no world has is refused."""
-    agent: EffectDraft = {
-        "kind": "AgentRegistered",
-        "payload": {
-            "agent_id": "eve",
-            "policy": policy_spec(ObservationPolicy()),
-            "permissions": [],
-            "weight": 1,
-        },
-        "source_id": "worldledger",
-        "schema_version": "1.0.0",
-    }
+    agent = registration_draft("eve", policy_spec(ObservationPolicy()), [])
     for name, coins in (("one", 1), ("other", 2)):
         made: EffectDraft = {
             "kind": "EntityCreated",

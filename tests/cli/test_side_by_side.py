@@ -8,6 +8,7 @@ import jsonpatch
 import pytest
 
 from worldledger.effects import EffectDraft
+from worldledger.intents import registration_draft
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
 
@@ -55,17 +56,7 @@ def test_a_diff_of_two_worlds(on: Cli) -> None:
 
 def test_two_views(on: Cli, database_url: str) -> None:
     """What an agent saw at two moments stands side by side, with --truth beside what was true."""
-    registered: EffectDraft = {
-        "kind": "AgentRegistered",
-        "payload": {
-            "agent_id": "eve",
-            "policy": policy_spec(ObservationPolicy()),
-            "permissions": [],
-            "weight": 1,
-        },
-        "source_id": "worldledger",
-        "schema_version": "1.0.0",
-    }
+    registered = registration_draft("eve", policy_spec(ObservationPolicy()), [])
     for name, coins in (("one", 1), ("two", 2)):
         made: EffectDraft = {
             "kind": "EntityCreated",

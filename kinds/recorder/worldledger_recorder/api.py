@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 from worldledger_service.api.answers import to_json
 from worldledger_service.api.bodies import idempotency_key, read_json
 from worldledger_service.api.context import services
-from worldledger_service.api.openapi import GlobalSeq, Shape, body_of, header, json_of, problems
+from worldledger_service.api.openapi import REPLAYED, GlobalSeq, Shape, body_of, json_of, key_header, problems
 from worldledger_service.api.parameters import WorldName, finite, once
 from worldledger_service.api.problems import Answer, InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
@@ -70,7 +70,7 @@ router = APIRouter(route_class=ReadingRoute, tags=["recordings"], dependencies=[
         200: {
             **json_of(BlockReceipt),
             "description": "A block of this id is there already; nothing was written.",
-            "headers": {"Idempotency-Replayed": header("`true`")},
+            "headers": REPLAYED,
         },
         201: {**json_of(BlockReceipt), "description": "All of the block is durable."},
         **problems(404, 409, 413, 415, 422, 503),
@@ -78,11 +78,8 @@ router = APIRouter(route_class=ReadingRoute, tags=["recordings"], dependencies=[
     openapi_extra={
         "parameters": [
             {
-                "name": "Idempotency-Key",
-                "in": "header",
+                **key_header("The block's id: the same again writes nothing, whatever its body.", most=MAX_ID),
                 "required": True,
-                "description": "The block's id: the same again writes nothing, whatever its body.",
-                "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "pattern": "^[!-~]+$"},
             }
         ],
         "requestBody": body_of(Block),

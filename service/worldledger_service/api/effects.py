@@ -21,6 +21,7 @@ from worldledger_service.api.openapi import (
     HEX32,
     HEX64,
     PATH_PARAMETERS,
+    REPLAYED,
     UUID,
     GlobalSeq,
     SemanticVersion,
@@ -29,6 +30,7 @@ from worldledger_service.api.openapi import (
     body_of,
     header,
     json_of,
+    key_header,
     problems,
 )
 from worldledger_service.api.problems import InvalidParameterError
@@ -123,7 +125,7 @@ router = APIRouter(route_class=BareRoute, tags=["effects"])
         200: {
             **json_of(Receipt, Receipts),
             "description": "Everything in this request had been accepted before; these are the first receipts.",
-            "headers": {"Idempotency-Replayed": header("`true`")},
+            "headers": REPLAYED,
         },
         201: {
             **json_of(Receipt, Receipts),
@@ -135,13 +137,10 @@ router = APIRouter(route_class=BareRoute, tags=["effects"])
     openapi_extra={
         "parameters": [
             *PATH_PARAMETERS,
-            {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "description": "The req_id of a single draft, for clients that keep such keys in a header. "
-                "If the draft has a req_id too, the two must be equal.",
-                "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
-            },
+            key_header(
+                "The req_id of a single draft, for clients that keep such keys in a header. "
+                "If the draft has a req_id too, the two must be equal."
+            ),
         ],
         "requestBody": body_of(EffectDraft, EffectDrafts),
     },

@@ -23,6 +23,7 @@ from worldledger_service.api.context import Services, services
 from worldledger_service.api.openapi import (
     HEX32,
     PATH_PARAMETERS,
+    REPLAYED,
     UUID,
     GlobalSeq,
     Problem,
@@ -32,6 +33,7 @@ from worldledger_service.api.openapi import (
     body_of,
     header,
     json_of,
+    key_header,
     problems,
 )
 from worldledger_service.api.parameters import finite
@@ -189,7 +191,7 @@ _LIMITS: Final = {
         200: {
             **json_of(AcceptedIntent, IntentResults),
             "description": "An intent that had been accepted before (`Idempotency-Replayed`), or results of a list.",
-            "headers": {"Idempotency-Replayed": header("`true`"), **_LIMITS},
+            "headers": {**REPLAYED, **_LIMITS},
         },
         201: {
             **json_of(AcceptedIntent, IntentResults),
@@ -201,13 +203,10 @@ _LIMITS: Final = {
     openapi_extra={
         "parameters": [
             *PATH_PARAMETERS,
-            {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "description": "The req_id of a single intent, for clients that keep such keys in a header. "
-                "If the intent has a req_id too, the two must be equal.",
-                "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
-            },
+            key_header(
+                "The req_id of a single intent, for clients that keep such keys in a header. "
+                "If the intent has a req_id too, the two must be equal."
+            ),
             {
                 "name": "wait",
                 "in": "query",

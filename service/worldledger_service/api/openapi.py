@@ -200,6 +200,16 @@ def header(description: str) -> dict[str, Any]:
     return {"description": description, "schema": {"type": "string"}}
 
 
+#: The header of an answer to a request that was accepted before.
+REPLAYED: Final[dict[str, Any]] = {"Idempotency-Replayed": header("`true`")}
+
+
+def key_header(description: str, *, most: int = 200) -> dict[str, Any]:
+    """Document the request header Idempotency-Key, of at most so many characters."""
+    schema = {"type": "string", "minLength": 1, "maxLength": most, "pattern": "^[!-~]+$"}
+    return {"name": "Idempotency-Key", "in": "header", "description": description, "schema": schema}
+
+
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Document problem answers; 500 is always possible, and 503 says when to try again."""
     found: dict[int | str, dict[str, Any]] = {}

@@ -12,7 +12,7 @@ from worldledger.errors import NotComparableError
 from worldledger.moments import AUTO
 from worldledger_service.cli import output as terminal
 from worldledger_service.cli.connect import target, with_store
-from worldledger_service.cli.files import require_none, written_whole
+from worldledger_service.cli.files import require_page, written_whole
 from worldledger_service.cli.naming import find_world, no_experiment
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
 from worldledger_service.cli.output import (
@@ -30,7 +30,7 @@ from worldledger_service.cli.output import (
     shown,
     table,
 )
-from worldledger_service.report.wording import unit_number, unit_place, unit_word
+from worldledger_service.report.wording import matrix_of, unit_place, unit_word
 
 if TYPE_CHECKING:
     from worldledger_service.store import Store, WorldRecord
@@ -112,11 +112,7 @@ def compare(
     if as_json and output == "-":
         raise typer.BadParameter("stdout has the page; give --output a file to have JSON there")
     if output is not None:
-        from worldledger_service.report.drawing import require_drawing  # noqa: PLC0415 - `--help` needs none of it
-
-        require_drawing()
-        if not force:
-            require_none(output)
+        require_page(output, force=force)
 
     async def work(store: Store) -> dict[str, Any]:
         from worldledger_service.runtime.comparing import Wanted, compare  # noqa: PLC0415 - slow to load
@@ -342,14 +338,7 @@ def _number(value: float | None) -> str:
 
 def _many(found: Mapping[str, Any], names: str) -> Iterator[list[Piece]]:
     """Return the matrix of first divergences."""
-    cells = {}
-    for pair in found["pairs"]:
-        divergence = pair["divergence"]
-        if divergence is None:
-            cell = "=" if pair["equal"] else "~"
-        else:
-            cell = "<" if divergence["number"] is None else unit_number(divergence["number"])
-        cells[pair["a"], pair["b"]] = cells[pair["b"], pair["a"]] = cell
+    cells = matrix_of(found["pairs"], "=", "~", "<")
     ids = [world["world_id"] for world in found["worlds"]]
     size = max(map(len, cells.values()))
     yield []

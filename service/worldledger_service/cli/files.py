@@ -62,6 +62,18 @@ def require_none(output: str) -> None:
         _require_none(path, output)
 
 
+def require_page(output: str, *, force: bool) -> None:
+    """Raise what keeps a page with plots from being written, before the work for it begins.
+
+    That is ExtraMissingError, or SimulationError for a file that is there, unless ``force`` is true.
+    """
+    from worldledger_service.report.drawing import require_drawing  # noqa: PLC0415 - `--help` needs none of it
+
+    require_drawing()
+    if not force:
+        require_none(output)
+
+
 def _require_none(path: Path, output: str) -> None:
     if path.exists():
         raise SimulationError(f"{output}: is already there; --force replaces it", file=output)

@@ -10,7 +10,7 @@ import typer
 
 from worldledger.errors import InvalidNameError, WorldNotFoundError
 from worldledger_service.cli.connect import Target, database, target, work
-from worldledger_service.cli.files import require_none, written_whole
+from worldledger_service.cli.files import require_page, written_whole
 from worldledger_service.cli.moments import HEAD, Moment, moment_rule, place_of, read_moment
 from worldledger_service.cli.naming import find_world
 from worldledger_service.cli.options import DatabaseUrl, Force, Home, Quiet
@@ -82,11 +82,7 @@ def report(
     if as_json and output == "-":
         raise typer.BadParameter("stdout has the page; give --output a file to have the numbers there")
     if output is not None:
-        from worldledger_service.report.drawing import require_drawing  # noqa: PLC0415 - `--help` needs none of it
-
-        require_drawing()
-        if not force:
-            require_none(output)
+        require_page(output, force=force)
     to = target(ctx, database_url, home)
     with progress_bar("reporting", quiet=quiet or output == "-") as tell:
         with database(to) as url:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from worldledger_service.report.blocks import Block, Column, Figure, Note, Page, Section, Table
 from worldledger_service.report.charts import Line, Lines
 from worldledger_service.report.page import write_page
-from worldledger_service.report.wording import counted, unit_number, unit_place, unit_word
+from worldledger_service.report.wording import counted, matrix_of, unit_place, unit_word
 
 #: Most measures that are plotted.
 _MOST: Final = 60
@@ -132,14 +132,7 @@ def _value(field: Mapping[str, Any], name: str) -> str | None:
 
 def _matrix(found: Mapping[str, Any]) -> Section:
     ids = [world["world_id"] for world in found["worlds"]]
-    cells = {}
-    for pair in found["pairs"]:
-        divergence = pair["divergence"]
-        if divergence is None:
-            cell = "equal" if pair["equal"] else "same course"
-        else:
-            cell = "beginning" if divergence["number"] is None else unit_number(divergence["number"])
-        cells[pair["a"], pair["b"]] = cells[pair["b"], pair["a"]] = cell
+    cells = matrix_of(found["pairs"], "equal", "same course", "beginning")
     columns = [Column("run", "Run", "code"), *(Column(f"run-{n}", str(n)) for n in range(1, len(ids) + 1))]
     rows = [
         (f"{n} {one}", *(None if n == m else cells[one, other] for m, other in enumerate(ids, 1)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,6 +98,23 @@ def unit_word(by: str) -> str:
 def unit_number(value: float) -> str:
     """Return the number of a unit, or a time."""
     return str(int(value)) if value == int(value) else f"{value:.10g}"
+
+
+def matrix_of(pairs: Iterable[Mapping[str, Any]], equal: str, alike: str, before: str) -> dict[tuple[str, str], str]:
+    """Return at which unit each two runs part, by their names in either order.
+
+    ``equal`` stands for runs without a difference, ``alike`` for those that differ at the beginning alone, ``before``
+    for those that part before the first unit.
+    """
+    cells = {}
+    for pair in pairs:
+        divergence = pair["divergence"]
+        if divergence is None:
+            cell = equal if pair["equal"] else alike
+        else:
+            cell = before if divergence["number"] is None else unit_number(divergence["number"])
+        cells[pair["a"], pair["b"]] = cells[pair["b"], pair["a"]] = cell
+    return cells
 
 
 def unit_place(found: Mapping[str, Any]) -> str:

@@ -68,15 +68,16 @@ def assert_sound(state: WorldState) -> None:
                 assert type(detail["strength"]) is float
                 assert type(detail["metadata"]) is dict
     seen: set[int] = set()
-    _assert_unshared(state.to_value(), seen)
+    assert_unshared(state.to_value(), seen)
 
 
-def _assert_unshared(value: Any, seen: set[int]) -> None:
+def assert_unshared(value: Any, seen: set[int]) -> None:
+    """Check that no member of a value stands in it twice."""
     if isinstance(value, dict | list):
         assert id(value) not in seen, f"shared: {value!r}"
         seen.add(id(value))
         for item in value.values() if isinstance(value, dict) else value:
-            _assert_unshared(item, seen)
+            assert_unshared(item, seen)
 
 
 # -- strategies ----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from worldledger_simulation.rules import RULESET
 from tests.cases import cases
 from tests.rules.chains import chained, make_effect
 from tests.rules.values import GOOD_JSON, GOOD_OBJECTS
+from tests.rulesets.sandbox.worlds import assert_unshared
 from worldledger.canonical import gate
 from worldledger.effects import Effect
 from worldledger.errors import IllegalEffectError
@@ -76,15 +77,7 @@ def _sound(state: WorldState) -> None:
         assert known["resume_turn"] is None or (known["paused"] and type(known["resume_turn"]) is int)
     assert state.spatial_index.keys() <= state.entities.keys()
     assert begun or not simulation["open"]
-    _assert_unshared(state.to_value(), set())
-
-
-def _assert_unshared(value: Any, seen: set[int]) -> None:
-    if isinstance(value, dict | list):
-        assert id(value) not in seen, f"shared: {value!r}"
-        seen.add(id(value))
-        for item in value.values() if isinstance(value, dict) else value:
-            _assert_unshared(item, seen)
+    assert_unshared(state.to_value(), set())
 
 
 def _effect(play: Play, kind: str, payload: dict[str, Any], source: str) -> Effect:
@@ -157,7 +150,7 @@ def test_folding_in_two_parts_is_folding_at_once(play: Play, data: st.DataObject
     copy = first.copy()
     # Registrations are shared: they are replaced only.
     own = [{**each.state.to_value(), "metadata": {**each.state.metadata, "agents": None}} for each in (first, copy)]
-    _assert_unshared(own, set())
+    assert_unshared(own, set())
     for fold in (first, snapshot, copy):
         for effect in play.log[place:]:
             fold.apply(effect)

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from worldledger_service.api.answers import REVALIDATE, to_json
 from worldledger_service.api.bodies import idempotency_key, read_json
 from worldledger_service.api.context import Services, services
-from worldledger_service.api.openapi import body_of, header, json_of, problems
+from worldledger_service.api.openapi import REPLAYED, body_of, header, json_of, key_header, problems
 from worldledger_service.api.parameters import once
 from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import BodyRoute
@@ -75,21 +75,13 @@ router = APIRouter(route_class=_GameRoute, tags=["games"], dependencies=[Depends
 
 #: Where LiveConfig finds what is wrong, which here is the body itself.
 _CONFIG: Final = f"$.config.{LIVE}"
-_REPLAYED: Final = {"Idempotency-Replayed": header("`true`")}
 _EFFECT: Final = {"Location": header("The address of the effect.")}
 _REFUSALS: Final = problems(403, 404, 409, 413, 415, 422, 429, 503, 504)
 
 
-def _key(what: str) -> dict[str, Any]:
-    return {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "description": what,
-        "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
-    }
-
-
-_REQ_ID_KEY: Final = _key("The req_id, for clients that keep such keys in a header. Given twice the two must be equal.")
+_REQ_ID_KEY: Final = key_header(
+    "The req_id, for clients that keep such keys in a header. Given twice the two must be equal."
+)
 
 
 # -- making a game -----------------------------------------------------------------------------------------
@@ -105,7 +97,7 @@ _REQ_ID_KEY: Final = _key("The req_id, for clients that keep such keys in a head
         200: {
             **json_of(Game),
             "description": "A request with this Idempotency-Key has made the game before; it is told as it stands.",
-            "headers": {"Location": header("The address of the game."), **_REPLAYED},
+            "headers": {"Location": header("The address of the game."), **REPLAYED},
         },
         201: {
             **json_of(Game),
@@ -115,7 +107,7 @@ _REQ_ID_KEY: Final = _key("The req_id, for clients that keep such keys in a head
         **problems(404, 409, 413, 415, 422, 503),
     },
     openapi_extra={
-        "parameters": [_key("The same key again gives the game that it has made.")],
+        "parameters": [key_header("The same key again gives the game that it has made.")],
         "requestBody": body_of(shapes.NewGame),
     },
 )
@@ -243,7 +235,7 @@ async def _made_before(found: Services, game_id: str) -> LiveGame | None:
         200: {
             **json_of(shapes.MoveOutcome),
             "description": "The attempt was made before, and this is its answer again.",
-            "headers": _REPLAYED,
+            "headers": REPLAYED,
         },
         201: {
             **json_of(shapes.MoveOutcome),
@@ -278,7 +270,7 @@ async def make_move(request: Request, game_id: GameId, body: MoveRequest, tensor
     status_code=201,
     response_class=Response,
     responses={
-        200: {**json_of(ResignOutcome), "description": "The agent had resigned before.", "headers": _REPLAYED},
+        200: {**json_of(ResignOutcome), "description": "The agent had resigned before.", "headers": REPLAYED},
         201: {**json_of(ResignOutcome), "description": "The game has ended.", "headers": _EFFECT},
         **_REFUSALS,
     },

@@ -8,7 +8,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
-from worldledger_projections.base import Changes, Column, Projection, Row, View, WorldProjection
+from worldledger_projections.base import Changes, Column, Projection, Row, View, WorldProjection, needed
 from worldledger_projections.tables import WITH_FORKS
 
 from worldledger.effects import Effect
@@ -202,6 +202,4 @@ class AgentStats(Projection):
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Return the statistics' fold from their rows on; the state says who plays."""
-        if fold is None:
-            raise ValueError("statistics are kept from the world's state on")
-        return _World(world_id, rows, fold.state)
+        return _World(world_id, rows, needed(fold).state)

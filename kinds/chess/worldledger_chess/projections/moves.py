@@ -18,6 +18,7 @@ from worldledger_projections.base import (
     Row,
     WorldProjection,
     moment,
+    needed,
     stated_moment,
 )
 
@@ -140,6 +141,4 @@ class Moves(Projection):
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Return the moves' fold from the state's position on."""
-        if fold is None:
-            raise ValueError("moves are followed from the world's state on")
-        return _World(world_id, fold.state)
+        return _World(world_id, needed(fold).state)

@@ -18,6 +18,7 @@ from worldledger_projections.base import (
     View,
     WorldProjection,
     moment,
+    needed,
 )
 from worldledger_projections.tables import INHERITED, NO_FORK, WITH_FORKS
 
@@ -468,6 +469,4 @@ class StateVariables(Projection):
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Return the variables' fold: the state, and the rows of the present turn."""
-        if fold is None:
-            raise ValueError("variables are followed from the world's state on")
-        return _World(world_id, rows, fold)
+        return _World(world_id, rows, needed(fold))

@@ -18,6 +18,7 @@ from worldledger_projections.base import (
     Row,
     WorldProjection,
     moment,
+    needed,
     take_effect,
 )
 
@@ -172,9 +173,7 @@ class Turns(Projection):
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Return the turns' fold, starting from the present turn."""
-        if fold is None:
-            raise ValueError("turns are followed from the world's state on")
-        return _World(world_id, rows, fold)
+        return _World(world_id, rows, needed(fold))
 
 
 # -- the reasoning of agents in simulations: one row for each statement -----------------------------------
@@ -235,6 +234,4 @@ class Reasoning(Projection):
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Return the reasoning's fold, starting from the state's turn and agents."""
-        if fold is None:
-            raise ValueError("reasoning is followed from the world's state on")
-        return _Reasoned(world_id, fold)
+        return _Reasoned(world_id, needed(fold))

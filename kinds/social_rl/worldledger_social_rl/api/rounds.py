@@ -12,7 +12,7 @@ from starlette.responses import Response
 from worldledger_service.api.answers import REVALIDATE, etag, not_modified, to_json
 from worldledger_service.api.bodies import idempotency_key, read_json
 from worldledger_service.api.context import services
-from worldledger_service.api.openapi import body_of, header, json_of, problems
+from worldledger_service.api.openapi import REPLAYED, body_of, header, json_of, key_header, problems
 from worldledger_service.api.parameters import (
     AfterSeq,
     At,
@@ -272,7 +272,7 @@ _DEFAULT: Final = 100
         200: {
             **json_of(RoundReceipt),
             "description": "The same round is there already; this is its first receipt.",
-            "headers": {"Idempotency-Replayed": header("`true`")},
+            "headers": REPLAYED,
         },
         201: {
             **json_of(RoundReceipt),
@@ -282,14 +282,7 @@ _DEFAULT: Final = 100
         **problems(404, 409, 413, 415, 422, 503),
     },
     openapi_extra={
-        "parameters": [
-            {
-                "name": "Idempotency-Key",
-                "in": "header",
-                "description": "The request's id; `round:` and the round's number where there is none.",
-                "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
-            }
-        ],
+        "parameters": [key_header("The request's id; `round:` and the round's number where there is none.")],
         "requestBody": body_of(RoundResult),
     },
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import orjson
-from worldledger_projections.base import AppendingWorld, Projection, Row, WorldProjection, moment, take_effect
+from worldledger_projections.base import AppendingWorld, Projection, Row, WorldProjection, moment, needed, take_effect
 
 from worldledger.canonical import MAX_INT
 from worldledger.effects import Effect
@@ -30,8 +30,7 @@ class Course:
     """A run, from where it stands on. It takes the fold that it is made of for its own."""
 
     def __init__(self, fold: Fold | None) -> None:
-        if fold is None:
-            raise ValueError("runs are followed from the world's state on")
+        fold = needed(fold)
         self._ruleset = fold.ruleset
         self.state = fold.state
 

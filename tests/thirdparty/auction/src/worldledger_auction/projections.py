@@ -14,6 +14,7 @@ from worldledger_projections.base import (
     Row,
     View,
     WorldProjection,
+    needed,
 )
 
 from worldledger.effects import Effect
@@ -82,9 +83,7 @@ class Lots(Projection):
 
     def begin(self, world_id: str, rows: Sequence[Row], fold: Fold | None) -> WorldProjection:
         """Go on from the world's state."""
-        if fold is None:
-            raise ValueError("lots are followed from the world's state on")
-        return _Lots(world_id, fold)
+        return _Lots(world_id, needed(fold))
 
 
 class _Bids(AppendingWorld):

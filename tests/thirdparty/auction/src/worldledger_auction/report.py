@@ -32,10 +32,8 @@ async def _section(snapshot: Snapshot, experiment: str) -> Section:
     rows = await snapshot.rows(_LOTS, experiment, _MOST)
     blocks: list[Block] = [Note("No lot has been opened yet.")]
     if rows:
-        more = rows[0]["lots"] - len(rows)
-        sql = "select * from analytics.auction_lots where experiment = $1" if more else None
-        shown = [tuple(row.values())[: len(_COLUMNS)] for row in rows]
-        blocks = [Table("auction_lots", "Lots, the dearest first", _COLUMNS, shown, more, sql)]
+        sql = "select * from analytics.auction_lots where experiment = $1"
+        blocks = [Table.of("auction_lots", "Lots, the dearest first", _COLUMNS, rows, rows[0]["lots"], sql)]
     return Section("auction", "Auctions", blocks)
 
 
