@@ -2,7 +2,8 @@
 
 ``python -m benchmarks [appends bulk verification http million states why imports first_views projections agents
 variables observations cookbook social_rl arrow chess_moves chess_games chess_import comparing forking frames
-console record files]``; without names, all of them. ``--only scrubbing`` measures that part of ``console`` alone.
+console record files starting]``; without names, all of them. ``--only scrubbing`` measures that part of ``console``
+alone.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from benchmarks import (
     projections,
     record,
     social_rl,
+    starting,
     states,
     variables,
     verification,
@@ -53,7 +55,7 @@ from benchmarks.harness import ROUNDS, Report
 ALL = (
     "appends", "bulk", "verification", "http", "million", "states", "why", "imports", "first_views", "projections",
     "agents", "variables", "observations", "cookbook", "social_rl", "arrow", "chess_moves", "chess_games",
-    "chess_import", "comparing", "forking", "frames", "console", "record", "files",
+    "chess_import", "comparing", "forking", "frames", "console", "record", "files", "starting",
 )  # fmt: skip
 RESULT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -153,6 +155,8 @@ async def run(url: str, names: list[str], folder: Path, only: str | None) -> Rep
         await record.run(report, await _database(url, "record"), folder)
     if "files" in names:
         await files.run(report, await _database(url, "files"), folder)
+    if "starting" in names:
+        await starting.run(report, await _database(url, "starting"))
     if "chess_import" in names:
         await chess_import.run(report, await _database(url, "chess_import"), folder)
     return report
