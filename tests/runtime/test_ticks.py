@@ -606,6 +606,47 @@ async def test_the_open_tick_is_found_in_the_log(opening: Opening) -> None:
     assert (await hold(world, "A", "r1")).tick == 3
 
 
+async def test_a_wrong_row_of_the_open_tick_comes_into_no_log(opening: Opening) -> None:
+    """Where the row of the open tick says something else than the log, the log's number is the next, and is kept."""
+    world = await ticking(opening)
+    reader = world._observing._store.reader
+    await tick(world, "unity", 1.0)
+    wrong = "update open_ticks set tick = $2, after_seq = 7, sim_time = null, source_id = 'B' where world_id = $1"
+    for number, time in ((2**63 - 1, 2.0), (-1, 3.0), (1, 4.0)):
+        await reader.fetch(wrong, world.world_id, number)
+        with pytest.raises(SimTimeOrderError, match="not later"):
+            await tick(world, "unity", time - 1.0)
+        await tick(world, "unity", time)
+    assert [e["payload"]["tick"] for e in await effects(world) if e["kind"] == "WorldTimeSet"] == [1, 2, 3, 4]
+    assert (await hold(world, "A", "r1")).tick == 5
+
+
+#: What somebody has made of the row of A's intent r1.
+CHANGED = (
+    "intent = '{}'",
+    "intent = '[1]'",
+    r"""intent = '{"kind":"\ud800"}'""",
+    "intent = (select h.intent from held_intents h where h.world_id = $1 and h.agent_id = 'B')",
+    "req_id = 'r2'",
+    "place = 9223372036854775807",
+    "tick = -9223372036854775808",
+)
+
+
+@pytest.mark.parametrize("change", CHANGED)
+async def test_a_held_intent_that_was_changed_is_refused_alone(opening: Opening, change: str) -> None:
+    """A row that is no intent of its agent any more is refused by its tick, which decides all the others."""
+    world = await ticking(opening)
+    await hold(world, "A", "r1")
+    await hold(world, "B", "r1")
+    reader = world._observing._store.reader
+    await reader.fetch(f"update held_intents set {change} where world_id = $1 and agent_id = 'A'", world.world_id)
+    closed = await tick(world, "unity", 1.0)
+    assert (closed.accepted, closed.refused) == (1, 1)
+    assert [e["source_id"] for e in await effects(world) if e["kind"] != "WorldTimeSet"] == ["B"]
+    assert (await tick(world, "unity", 2.0)).refused == 0
+
+
 async def test_what_is_held_is_in_no_export(world: Orchestrator) -> None:
     """The log, which is what is exported, has nothing of what is held."""
     await hold(world, "A", "secret")

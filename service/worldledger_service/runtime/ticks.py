@@ -415,12 +415,12 @@ class _Closing(Closing):
                 return Planned(held, (), {}, each)
             intents.append(each)
         try:
+            # The effect of each says where it stood in its tick.
+            places = zip(intents, held, strict=True)
+            drafts = [checked_draft(intent, tick=each.tick, order=each.place) for intent, each in places]
             quotas.charge(intents)
         except SimulationError as error:
             return Planned(held, (), {}, error)
-        # The effect of each says where it stood in its tick.
-        places = zip(intents, held, strict=True)
-        drafts = [checked_draft(intent, tick=each.tick, order=each.place) for intent, each in places]
         telling = self._parts.answering.about(intents)
         judges = {index: self._judge(intent, index, telling) for index, intent in enumerate(intents)}
         return Planned(held, drafts, judges)
@@ -451,11 +451,14 @@ class _Closing(Closing):
 def _read(held: HeldIntent) -> CheckedIntent | SimulationError:
     """Read a held intent; return why it cannot be read, which only others can have written."""
     try:
-        return check_intent(orjson.loads(held.intent))
+        intent = check_intent(orjson.loads(held.intent))
     except SimulationError as error:
         return error
     except ValueError as error:
         return InvalidIntentError(f"the held intent cannot be read: {error}")
+    if (intent.agent_id, intent.req_id) != held.key:
+        return InvalidIntentError(f"the held intent is of {intent.agent_id!r}, {intent.req_id!r}")
+    return intent
 
 
 class _Quotas:

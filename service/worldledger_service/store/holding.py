@@ -191,6 +191,12 @@ async def _open(connection: PooledConnection, world_id: str) -> OpenTick:
     return await next_tick(connection, world_id) or OpenTick(1, 0, None, None)
 
 
+async def lock_tick_to_close(connection: PooledConnection, world_id: str) -> OpenTick:
+    """Take the lock as `lock_tick` does, and return what the log says where the row says something else."""
+    tick = await lock_tick(connection, world_id)
+    return await next_tick(connection, world_id) or tick
+
+
 async def next_tick(connection: PooledConnection, world_id: str, until_seq: int = MAX_INT) -> OpenTick | None:
     """Return the tick after the last one that was closed up to a seq, None if none was."""
     last = await connection.fetchrow(statements.LAST_TICK, world_id, TIME_SET_KIND, until_seq)

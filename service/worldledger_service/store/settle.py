@@ -30,7 +30,7 @@ from worldledger_service.database.engine import transaction
 from worldledger_service.database.failures import explain
 from worldledger_service.store import statements
 from worldledger_service.store.authority import authority_at, look_up_authority
-from worldledger_service.store.holding import OpenTick, close_tick, lock_tick
+from worldledger_service.store.holding import OpenTick, close_tick, lock_tick_to_close
 from worldledger_service.store.outages import Outages, leaves_doubt, retrying
 from worldledger_service.store.records import Head, Receipt
 from worldledger_service.store.sealing import Group, Sealer
@@ -132,7 +132,7 @@ class _Attempt:
         async with transaction(self._connection):
             if closing:
                 await self._connection.execute(statements.FOR_CLOSING)
-                tick = await lock_tick(self._connection, self._sealer.world_id)
+                tick = await lock_tick_to_close(self._connection, self._sealer.world_id)
             row = await self._connection.fetchrow(statements.LOCK_HEAD, self._sealer.world_id)
             if row is None:
                 raise WorldNotFoundError(f"no world named {self._sealer.world_id!r}", world_id=self._sealer.world_id)
