@@ -194,6 +194,23 @@ async def test_an_effect_that_cannot_be_read_hides_no_other(log: Connection) -> 
     await log.execute("reset role")
 
 
+async def test_no_number_of_a_row_ends_a_view(log: Connection) -> None:
+    """Heads and cursors of agents and projections as far out as numbers go: every view can be read as a whole."""
+    await write_world(log, "v")
+    await write_derived(log)
+    least, most = -(2**63), 2**63 - 1
+    before = await log.fetch("select * from analytics.experiments")
+    assert [row["effects"] for row in before] == [18]
+    for head, reached in ((most, least), (least, most), (most, most), (least, least), (most, 0)):
+        async with log.transaction():
+            await log.execute("update heads set head_seq = $1, moved = true", head)
+            await log.execute("update agent_cursors set view_seq = $1", reached)
+            await log.execute("update projection_cursors set global_seq = $1", reached)
+            await log.execute("update projection_pending set head_seq = $1", head)
+        for name in NAMES:
+            await log.fetch(f"select * from analytics.{name}")
+
+
 VECTORS: dict[str, list[tuple[str, Any]]] = {
     "json_bigint": [("7", 7), ("-7", -7), ("9007199254740991", 2**53 - 1), ("7.0", None), ("1e3", None), ('"7"', None),
                     ("true", None), ("null", None), ("[]", None), ("1234567890123456789012", None)],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from worldledger_service.database.engine import Connection, PooledConnection
 
 #: The revisions of the migrations, oldest first (a test compares them with the files).
-REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 21))
+REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 22))
 
 _HAS_TABLE: Final = """
 select exists (select from pg_attribute

@@ -356,6 +356,11 @@ def _moment(seconds: str) -> str:
     return f"case when {seconds} >= -62135596800 and {seconds} < 253402300800 then to_timestamp({seconds}) end"
 
 
+def _sum(number: str) -> str:
+    """Return the SQL for a sum of numbers from 0 on, which no number that somebody has written in a row makes fail."""
+    return f"least(sum({number}), 9223372036854775807)::bigint"
+
+
 def _each_generation(kind: str, row: str, last: str = "", *, forks: bool = False) -> str:
     """Return the SQL for the first effect of this kind (``desc``: the last) of each generation, as a named row.
 
@@ -462,7 +467,7 @@ _OF_EXPERIMENTS: Final = (
     Column("experiment", "w.experiment", "The experiment."),
     Column("worlds", "count(*)", "How many worlds it has."),
     Column("rulesets", "string_agg(distinct w.ruleset, ', ' order by w.ruleset)", "Their rulesets, by name."),
-    Column("effects", "coalesce(sum(h.head_seq), 0)::bigint", "How many effects those worlds have in all."),
+    Column("effects", _sum("greatest(h.head_seq, 0)"), "How many effects those worlds have in all."),
     Column("first_created_at", "min(w.created_at)", "When the first of those worlds was made."),
     Column("last_created_at", "max(w.created_at)", "When the last of those worlds was made."),
     Column("last_recorded_at", _moment("max(h.wall_time)"), "When the last effect of any of them was accepted."),
@@ -659,7 +664,11 @@ _OBSERVERS: Final = StaticView(
         *_head("c"),
         Column("agent_id", "c.agent_id", "The agent."),
         Column("view_seq", "c.view_seq", "The last view that the agent has acknowledged, as noted now and then."),
-        Column("effects_behind", "greatest(h.head_seq - c.view_seq, 0)", "How many effects the world has beyond that."),
+        Column(
+            "effects_behind",
+            "greatest(greatest(h.head_seq, 0) - greatest(c.view_seq, 0), 0)",
+            "How many effects the world has beyond that.",
+        ),
         Column("noted_at", "c.updated_at", "When that was noted, by the server's clock."),
     ),
     f"from public.agent_cursors c\n{_JOINED.format('c')}\nleft join public.heads h on h.world_id = c.world_id",
@@ -707,7 +716,11 @@ _BACKLOG: Final = StaticView(
         ),
         Column("reached_seq", "coalesce(c.global_seq, 0)", "The last effect of the world that the build holds."),
         Column("head_seq", "d.head_seq", "Where the world's log ended when that was looked at."),
-        Column("effects_behind", "d.head_seq - coalesce(c.global_seq, 0)", "How many effects it has still to read."),
+        Column(
+            "effects_behind",
+            "greatest(d.head_seq, 0) - greatest(c.global_seq, 0)",
+            "How many effects it has still to read.",
+        ),
         Column("is_parked", "k.build is not null", "Whether it has set the world aside because of an effect."),
         Column("behind_since_at", "d.since", "Since when; null where nobody has noted it yet."),
     ),
@@ -748,9 +761,9 @@ _PROJECTIONS: Final = StaticView(
         Column("started_at", "b.started_at", "When the build began."),
         Column("finished_at", "b.finished_at", "When it went live; null while it is being filled."),
     ),
-    """from public.projection_builds b
+    f"""from public.projection_builds b
 left join (
-    select g.build, count(*) as worlds, sum(g.effects_behind)::bigint as effects,
+    select g.build, count(*) as worlds, {_sum("g.effects_behind")} as effects,
            count(*) filter (where g.is_parked) as parked
     from analytics.projection_backlog g
     group by g.build
