@@ -23,6 +23,7 @@ from worldledger_service.app import ListenError, serve
 from worldledger_service.running import gc_paused
 
 from tests.cli.helpers import Running
+from tests.faults.helpers import free_port
 from tests.store.helpers import holding_head, wait_for_waiters
 from tests.store.proxy import Proxy
 from tests.waiting import wait_for
@@ -115,13 +116,6 @@ async def test_an_address_that_is_not_ours_is_a_clear_error(database_url: str) -
     for host in ("192.0.2.1", "no such host"):
         with pytest.raises(ListenError, match="cannot listen on"):
             await serve(settings(host=host), database_url)
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def test_an_absent_database_is_a_clear_error() -> None:

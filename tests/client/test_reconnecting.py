@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,6 +15,7 @@ import pytest
 
 from tests.api.helpers import serving
 from tests.cli.helpers import Running
+from tests.faults.helpers import free_port
 from tests.store.helpers import holding_head
 from tests.store.proxy import Proxy
 from tests.waiting import wait_for
@@ -162,17 +162,11 @@ async def _service(database_url: str, port: int) -> AsyncIterator[Running]:
         yield running
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_conversation_goes_on_with_the_next_service(database_url: str, how: signal.Signals) -> None:
     """The service is stopped or killed in the middle of a conversation: all end with the views of the log."""
-    port = _free_port()
+    port = free_port()
     async with Client(f"http://127.0.0.1:{port}", "town", patience=30.0) as client:
         async with _service(database_url, port) as running:
             await client.create_world()
@@ -305,7 +299,7 @@ async def test_what_the_service_refuses_is_raised(client: Client) -> None:
 
 async def test_a_service_that_is_not_there_is_told_after_a_while() -> None:
     """A call over HTTP gives up after the client's patience, and says so."""
-    async with Client(f"http://127.0.0.1:{_free_port()}", patience=0.2) as client:
+    async with Client(f"http://127.0.0.1:{free_port()}", patience=0.2) as client:
         with pytest.raises(ServiceUnavailableError, match="cannot be reached") as away:
             await client.create_world()
         assert "outcome" not in away.value.details

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import tomllib
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.faults.helpers import free_port
 
 from .project import ROOT, environment, stop, wait_until_live
 
@@ -34,15 +35,10 @@ def _last(name: str) -> str:
     return next(found.value for found in reversed(instructions()) if found.name == name)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @pytest.fixture
 def port() -> int:
     """A port that is free at this moment; it stands in for 8000."""
-    return _free_port()
+    return free_port()
 
 
 def test_the_command_and_the_check_are_those_of_the_service() -> None:

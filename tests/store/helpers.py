@@ -44,6 +44,14 @@ async def wait_for_waiters(admin: Connection, count: int = 1, seconds: float = 1
         await asyncio.sleep(0.002)
 
 
+async def effects_of(store: Store, world_id: str) -> list[dict[str, Any]]:
+    """Return a world's effects, those of its own log."""
+    found: list[dict[str, Any]] = []
+    async for batch in store.reader.batches(world_id):
+        found += [orjson.loads(row.text) for row in batch]
+    return found
+
+
 @asynccontextmanager
 async def holding_head(url: str, world_id: str) -> AsyncIterator[Connection]:
     """Hold the lock of a world's head, as another process does that is just writing to it."""

@@ -24,7 +24,7 @@ from worldledger.moments import HEAD, Moment, parse_moment
 from worldledger.rulesets import load_ruleset
 from worldledger.world import WorldState, state_digest
 
-from .helpers import draft, guards_down
+from .helpers import draft, effects_of, guards_down
 from .states import moved, snapshots, world_of_moves
 
 if TYPE_CHECKING:
@@ -39,13 +39,6 @@ NOT_SHARED = (
     "seq 12 of {parent!r} is not in the history of {fork!r}: they share its effects up to seq 11, the fork point; "
     "for later ones ask {parent!r} itself"
 )
-
-
-async def _effects(store: Store, world_id: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    async for batch in store.reader.batches(world_id):
-        found += [orjson.loads(row.text) for row in batch]
-    return found
 
 
 async def _places(store: Store, world_id: str, *moments: str) -> list[tuple[str, int] | str]:
@@ -80,7 +73,7 @@ async def test_a_fork_has_the_state_of_its_parent(store: Store, world_id: str, a
     before, after = await store.states.state_at(world_id, at), await store.states.state_at(world.world_id, 1)
     assert _own(after.state) == _own(before.state)
     assert after.state.metadata["last_effect_seq"] == 1
-    genesis, digest = await _effects(store, world.world_id)
+    genesis, digest = await effects_of(store, world.world_id)
     parent = await store.world(world_id)
     assert genesis["payload"]["fork_of"] == {
         "world_uuid": parent.world_uuid,
@@ -107,7 +100,7 @@ async def test_a_fork_copies_nothing_and_goes_on(store: Store, world_id: str) ->
     assert at.state.spatial_index["a8"] == (18.0, 0.5, 2.0)
     assert (await store.states.state_at(two.world_id, 2)).state.spatial_index["a7"] == (17.0, 0.5, 2.0)
     assert await store.world(world_id) == parent
-    assert len(await _effects(store, one.world_id)) == 3
+    assert len(await effects_of(store, one.world_id)) == 3
 
 
 async def test_without_its_snapshot_it_is_folded_from_the_parent(
@@ -173,7 +166,7 @@ async def test_forks_of_forks(store: Store, world_id: str) -> None:
     child, _ = await store.fork(world_id, Moment(seq=5))
     await (await store.log(child.world_id)).append_all([moved(3, sim_time=9.0), moved(4, sim_time=9.5)])
     grandchild, _ = await store.fork(child.world_id, Moment(seq=3))
-    genesis = (await _effects(store, grandchild.world_id))[0]
+    genesis = (await effects_of(store, grandchild.world_id))[0]
     assert genesis["payload"]["fork_of"]["depth"] == 2
     line = await store.states.line(grandchild)
     assert [(each.world_id, each.head_seq) for each in line] == [
@@ -247,7 +240,7 @@ async def test_changes_are_effects_that_the_rules_let_pass(store: Store, world_i
     await (await store.log(world_id)).append(made)
     changes = {"alice/gold": 6, "/alice/bag/a~1b": None}
     world, _ = await store.fork(world_id, HEAD, NewFork(world_id=f"{world_id}-rich", changes=changes))
-    kinds = [effect["kind"] for effect in await _effects(store, world.world_id)]
+    kinds = [effect["kind"] for effect in await effects_of(store, world.world_id)]
     assert kinds == ["WorldCreated", "StateDigest", "EntityUpdated", "EntityUpdated"]
     state = (await store.states.state_at(world.world_id, 4)).state
     assert state.entities["alice"] == {"gold": 6, "bag": {"a/b": None}}
@@ -297,8 +290,8 @@ async def test_time_goes_on(store: Store, world_id: str) -> None:
     await asyncio.sleep(0.05)
     child, _ = await store.fork(world_id, Moment(seq=3))
     await (await store.log(child.world_id)).append(draft(9))
-    before = (await _effects(store, world_id))[2]
-    own = await _effects(store, child.world_id)
+    before = (await effects_of(store, world_id))[2]
+    own = await effects_of(store, child.world_id)
     assert own[0]["sim_time"] == own[1]["sim_time"] == before["sim_time"]
     assert 0 <= own[2]["sim_time"] - before["sim_time"] < 30
     assert own[0]["wall_time"] > before["wall_time"]

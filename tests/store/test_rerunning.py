@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, cast
 
-import orjson
 import pytest
 from worldledger_service.store import Store
 from worldledger_service.store.forking import NewFork
@@ -21,7 +20,7 @@ from worldledger.moments import Moment
 from worldledger.observation import ObservationPolicy
 from worldledger.policies import policy_spec
 
-from .helpers import draft
+from .helpers import draft, effects_of
 
 
 def _set(n: int, entity: str = "alice", **more: Any) -> Any:
@@ -42,13 +41,6 @@ async def _parent(store: Store, world_id: str, count: int = 20) -> None:
     await log.append_all([_set(n, caused_by=n + 4 if n > 1 else None) for n in range(1, count + 1)])
 
 
-async def _effects(store: Store, world_id: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    async for batch in store.reader.batches(world_id):
-        found += [orjson.loads(row.text) for row in batch]
-    return found
-
-
 async def test_run_on_as_it_was_has_the_states_of_the_parent(store: Store, world_id: str) -> None:
     """Without a change everything is accepted, with its time and its cause mapped, and the states are alike."""
     await _parent(store, world_id)
@@ -57,8 +49,8 @@ async def test_run_on_as_it_was_has_the_states_of_the_parent(store: Store, world
     assert (report.issued, report.accepted, report.refused, report.left_out) == (15, 15, 0, {})
     assert (report.after_seq, report.until_seq, report.differs_at) == (10, 25, None)
     assert report.head_seq == (await store.world(fork.world_id)).head_seq == 17
-    own = (await _effects(store, fork.world_id))[2:]
-    theirs = (await _effects(store, world_id))[10:]
+    own = (await effects_of(store, fork.world_id))[2:]
+    theirs = (await effects_of(store, world_id))[10:]
     assert [each["payload"] for each in own] == [each["payload"] for each in theirs]
     assert [each["sim_time"] for each in own] == [each["sim_time"] for each in theirs]
     assert [each["source_metadata"]["rerun_of"] for each in own] == list(range(11, 26))
@@ -81,7 +73,7 @@ async def test_a_cause_of_before_the_fork_point_is_named(store: Store, world_id:
     young, _ = await store.fork(fork.world_id, Moment(seq=2))
     await store.rerun(young.world_id)
     names = {"inherited_cause": {"world_id": world_id, "global_seq": 10}}
-    own = (await _effects(store, young.world_id))[2:]
+    own = (await effects_of(store, young.world_id))[2:]
     assert [each["caused_by"] for each in own] == [1, 3]
     assert own[0]["source_metadata"] == {"rerun_of": 3, **names}
     found = await why(store, await store.world(young.world_id), 4, Asking(depth=2))
@@ -101,7 +93,7 @@ async def test_two_reruns_give_the_same(store: Store, world_id: str) -> None:
         assert (report.issued, report.accepted, report.left_out) == (15, 15, {"EntityUpdated": 2})
         assert (report.differs_after, report.differs_at) == (8, "$.entities.bob.gold")
         left_out = {"uuid", "wall_time", "world_id"}
-        effects = await _effects(store, fork.world_id)
+        effects = await effects_of(store, fork.world_id)
         logs.append([{name: each[name] for name in each.keys() - left_out} for each in effects[1:]])
         digests.append((await store.states.state_at(fork.world_id, fork.head_seq)).state_digest)
     assert logs[0] == logs[1]
@@ -138,7 +130,7 @@ async def test_what_the_forks_state_refuses_is_named(store: Store, world_id: str
     assert [(each.seq, each.code) for each in report.refusals] == [(8, "illegal_effect"), (11, "illegal_effect")]
     assert "alice" in report.refusals[0].reason
     assert (report.accepted, report.newly_accepted) == (1, [10])
-    assert (await _effects(store, fork.world_id))[-1]["source_id"] == "alice"
+    assert (await effects_of(store, fork.world_id))[-1]["source_id"] == "alice"
 
 
 async def test_effects_are_replaced(store: Store, world_id: str) -> None:
@@ -149,7 +141,7 @@ async def test_effects_are_replaced(store: Store, world_id: str) -> None:
     replace: Any = {15: {"payload": payload}}
     report = await store.rerun(fork.world_id, until=Moment(seq=16), asked=Asked(replace=replace))
     assert (report.accepted, report.differs_after, report.differs_at) == (6, 15, "$.entities.alice.gold")
-    changed = (await _effects(store, fork.world_id))[6]
+    changed = (await effects_of(store, fork.world_id))[6]
     assert (changed["payload"], changed["sim_time"]) == (payload, 10.0)
 
 
@@ -182,7 +174,7 @@ async def test_agents_are_played_by_a_function(store: Store, world_id: str) -> N
     report = await store.rerun(fork.world_id, asked=Asked(playing=play))
     assert seen == [("alice", 50, f"word {n}") for n in range(4)]
     assert (report.issued, report.accepted, report.refused, report.left_out) == (3, 3, 0, {"Speak": 1})
-    said = [each for each in await _effects(store, fork.world_id) if each["kind"] == "Speak"]
+    said = [each for each in await effects_of(store, fork.world_id) if each["kind"] == "Speak"]
     assert [each["payload"]["text"] for each in said] == ["rather 1", "rather 3", "rather 4"]
     assert [each["source_metadata"]["context_seq"] for each in said] == [1, 1, 5]
 
@@ -214,7 +206,7 @@ async def test_a_rerun_that_was_stopped_goes_on(store: Store, world_id: str, mon
         await store.rerun(fork.world_id, asked=Asked(replace={12: cast("EffectDraft", {"kind": "Noted"})}))
     again = await store.rerun(fork.world_id)
     assert (again.resumed_after, again.issued, again.accepted) == (25, 15, 15)
-    own = await _effects(store, fork.world_id)
+    own = await effects_of(store, fork.world_id)
     assert [each["source_metadata"]["rerun_of"] for each in own[2:]] == list(range(11, 26))
     assert own[7]["caused_by"] == 7
 

@@ -1,19 +1,23 @@
-"""The arena of a service: opened with it, counted in its metrics, and its games, as the routes find and describe them.
+"""The arena of a service: opened with it, counted in its metrics; its games, as the routes find and describe them.
+
+And what the WebSockets of games have in common.
 
 Source: docs/reference/contracts.md, "Chess".
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from fastapi import Path, Query
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from starlette.types import Receive, Send
 from worldledger_service.api.context import Services
 from worldledger_service.api.problems import PositionAheadError
 from worldledger_service.settings import refusal
@@ -245,3 +249,45 @@ def known(tell: Any) -> Any:
         return tell()
     except (ValueError, NoSuchGameError):
         return None
+
+
+# -- WebSockets ----------------------------------------------------------------------------------------------------
+
+
+class End(NamedTuple):
+    """The code and reason with which a socket is closed (RFC 6455, section 7.4)."""
+
+    code: int
+    reason: str
+
+
+class Socket(ABC):
+    """Serves one socket."""
+
+    def __init__(self, found: Services, receive: Receive, send: Send, instance: str) -> None:
+        self._found = found
+        self._receive = receive
+        self._send = send
+        self._instance = instance
+
+    async def run(self, subprotocol: str | None = None) -> None:
+        """Open the socket, and serve until either side closes it."""
+        self._found.metrics.socket(1)
+        try:
+            await self._out({"type": "websocket.accept", "subprotocol": subprotocol, "headers": []})
+            end = await self._serve()
+            if end is not None:
+                await self._out({"type": "websocket.close", "code": end.code, "reason": end.reason})
+        finally:
+            self._found.metrics.socket(-1)
+
+    @abstractmethod
+    async def _serve(self) -> End | None:
+        """Serve until something ends it; return the reason, or None if the client has left."""
+
+    async def _out(self, message: dict[str, Any]) -> None:
+        """Send, once the client has taken what was sent before; a client that has left is sent nothing more."""
+        try:
+            await self._send(message)
+        except OSError:
+            return

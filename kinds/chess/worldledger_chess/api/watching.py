@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final
 from urllib.parse import parse_qsl
 
 import structlog
@@ -37,7 +37,7 @@ from worldledger.aio import first_of
 from worldledger.canonical import MAX_INT, gate
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import InvalidEffectError, SimulationError, StoreUnavailableError
-from worldledger_chess.api.serving import GameId, arena_of, game_of, reach
+from worldledger_chess.api.serving import End, GameId, Socket, arena_of, game_of, reach
 from worldledger_chess.arena import LiveGame
 
 router = APIRouter(route_class=EscapedRoute, tags=["games"], dependencies=[Depends(once)])
@@ -92,7 +92,8 @@ class WatchingSocket:
         except SimulationError as error:
             await problem_response(scope, error)(scope, receive, send)
             return
-        await _Watcher(found, game, after_seq, receive, send, instance_of(scope)).run(scope["subprotocols"])
+        watcher = _Watcher(found, game, after_seq, receive, send, instance_of(scope))
+        await watcher.run(SUBPROTOCOL if SUBPROTOCOL in scope["subprotocols"] else None)
 
 
 def _after_seq(scope: Scope) -> int:
@@ -110,51 +111,28 @@ def _after_seq(scope: Scope) -> int:
     return int(text)
 
 
-class _End(NamedTuple):
-    """The code and reason with which a socket is closed (RFC 6455, section 7.4)."""
-
-    code: int
-    reason: str
+_STOPPING: Final = End(1012, "the service is stopping; come again with after_seq")
+_FAILED: Final = End(1011, "an internal error; the service's log says more")
 
 
-_STOPPING: Final = _End(1012, "the service is stopping; come again with after_seq")
-_FAILED: Final = _End(1011, "an internal error; the service's log says more")
-
-
-class _Watcher:
+class _Watcher(Socket):
     """Serves one socket: one task tells what happens, another reads what the client says."""
 
     def __init__(
         self, found: Services, game: LiveGame, after_seq: int, receive: Receive, send: Send, instance: str
     ) -> None:
-        self._found = found
+        super().__init__(found, receive, send, instance)
         self._game = game
         self._after_seq = after_seq
-        self._receive = receive
-        self._send = send
-        self._instance = instance
         self._stirred_at = asyncio.get_running_loop().time()
 
-    async def run(self, offered: list[str]) -> None:
-        """Open the socket, and serve until either side closes it."""
-        subprotocol = SUBPROTOCOL if SUBPROTOCOL in offered else None
-        self._found.metrics.socket(1)
-        try:
-            await self._send({"type": "websocket.accept", "subprotocol": subprotocol, "headers": []})
-            end = await self._serve()
-            if end is not None:
-                await self._out({"type": "websocket.close", "code": end.code, "reason": end.reason})
-        finally:
-            self._found.metrics.socket(-1)
-
-    async def _serve(self) -> _End | None:
-        """Serve until something ends it; return why, or None if the client has left."""
+    async def _serve(self) -> End | None:
         for task in await first_of(self._tell(), self._read(), self._look(), self._stopped()):
             if task is None:
                 continue
             error = task.exception()
             if error is None:
-                end: _End | None = task.result()
+                end: End | None = task.result()
                 return end
             if isinstance(error, StoreUnavailableError):
                 return _STOPPING
@@ -162,27 +140,27 @@ class _Watcher:
             return _FAILED
         return None
 
-    async def _tell(self) -> _End:
+    async def _tell(self) -> End:
         """Send events as they come, until the game has ended."""
         async with aclosing(self._game.watch(self._after_seq)) as events:
             async for event in events:
                 await self._say(event.text.decode())
-        return _End(1000, "the game has ended")
+        return End(1000, "the game has ended")
 
-    async def _look(self) -> _End:
+    async def _look(self) -> End:
         """Wait until nothing was said for long."""
         loop, idle = asyncio.get_running_loop(), arena_of(self._found).settings.watch_idle
         while True:
             left = self._stirred_at + idle - loop.time()
             if left <= 0:
-                return _End(1001, f"nothing happened for {idle:g} seconds; come again with after_seq")
+                return End(1001, f"nothing happened for {idle:g} seconds; come again with after_seq")
             await asyncio.sleep(left)
 
-    async def _stopped(self) -> _End:
+    async def _stopped(self) -> End:
         await self._found.stopping.wait()
         return _STOPPING
 
-    async def _read(self) -> _End | None:
+    async def _read(self) -> End | None:
         """Answer the client's pings until it leaves."""
         unreadable = taken = 0
         while True:
@@ -191,7 +169,7 @@ class _Watcher:
                 return None
             text = event.get("text")
             if text is None:
-                return _End(1003, "messages are text frames")
+                return End(1003, "messages are text frames")
             try:
                 answer = write("pong", _ping(text))
                 unreadable = 0
@@ -202,7 +180,7 @@ class _Watcher:
             assert answer is not None  # noqa: S101 - an id has its limit
             await self._say(answer)
             if unreadable >= MOST_UNREADABLE:
-                return _End(1008, f"{unreadable} messages in a row could not be read")
+                return End(1008, f"{unreadable} messages in a row could not be read")
             taken += 1
             if taken % _AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -210,13 +188,6 @@ class _Watcher:
     async def _say(self, text: str) -> None:
         await self._out({"type": "websocket.send", "text": text})
         self._stirred_at = asyncio.get_running_loop().time()
-
-    async def _out(self, message: dict[str, Any]) -> None:
-        """Send, once the client has taken what was sent before; one that has left is sent nothing more."""
-        try:
-            await self._send(message)
-        except OSError:
-            return
 
 
 def _ping(text: str) -> str | int | float | None:

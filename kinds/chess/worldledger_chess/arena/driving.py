@@ -8,9 +8,9 @@ counts, and the second driver steps back until nothing happens any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
@@ -21,24 +21,26 @@ from worldledger.errors import (
     RequestConflictError,
     SimulationError,
 )
-from worldledger_chess.arena.diary import GameDiary
 from worldledger_chess.arena.players import ModelPlayer, PlayerError, make_player
 from worldledger_chess.arena.players import Player as Moves
 from worldledger_chess.rules.live import EXTERNAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from worldledger_service.runtime.worlds import Worlds
 
+    from worldledger.aio import CancelToken
     from worldledger_chess.arena.moving import Moving
     from worldledger_chess.arena.outcomes import MoveOutcome
     from worldledger_chess.arena.settings import ArenaSettings
     from worldledger_chess.arena.table import Table
     from worldledger_chess.rules.endings import Player
 
-#: Seconds between two attempts to write a move while the database is away.
+T = TypeVar("T")
+
+#: Seconds between two attempts to write while the database is away.
 _PAUSE_SECONDS: Final = (0.1, 2.0)
+#: Seconds for which a player that is told to stop still writes.
+_LAST_SECONDS: Final = 5.0
 
 #: The log message about a player that failed.
 NO_MOVE: Final = "a player has no move"
@@ -160,3 +162,53 @@ class Driver:
                     await table.changed()
             except TimeoutError:
                 return
+
+
+# -- the answers of a language model in a game's log -------------------------------------------------------------
+
+
+class GameDiary:
+    """The `Diary` of one answer, which is a generation: of an agent of a game, under the req_id of its attempt."""
+
+    def __init__(self, worlds: Worlds, table: Table, agent_id: str, req_id: str) -> None:
+        self._worlds = worlds
+        self._table = table
+        self._agent_id = agent_id
+        self._req_id = req_id
+
+    async def begun(self, model: Mapping[str, Any]) -> CancelToken:
+        """Begin the generation, from the game as it stands."""
+
+        async def begin() -> CancelToken:
+            world, seq = await self._worlds.get(self._table.game_id), self._table.record.seq
+            await world.reached(seq)
+            return world.issue_cancel_token(self._agent_id, self._req_id, seq, model=model)
+
+        return await _persisted(begin)
+
+    async def ended(self, report: Mapping[str, Any], texts: Sequence[Mapping[str, Any]]) -> None:
+        """Report the generation, however long the database is away; if the game ends meanwhile, not for long."""
+        task = asyncio.current_task()
+        is_leaving = task is not None and task.cancelling() > 0
+
+        async def write() -> None:
+            world = await self._worlds.get(self._table.game_id)
+            await world.report_generation(self._agent_id, self._req_id, report, texts)
+
+        try:
+            async with asyncio.timeout(_LAST_SECONDS if is_leaving else None):
+                await _persisted(write)
+        except (SimulationError, TimeoutError) as error:
+            log.warning("what a model used is not in the log", game_id=self._table.game_id, error=str(error))
+
+
+async def _persisted(call: Callable[[], Awaitable[T]]) -> T:
+    """Make a call again while the database is away."""
+    backoff = Backoff(*_PAUSE_SECONDS)
+    while True:
+        try:
+            return await call()
+        except SimulationError as error:
+            if error.recovery not in {RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY}:
+                raise
+        await backoff.wait()

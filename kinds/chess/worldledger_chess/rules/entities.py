@@ -21,13 +21,13 @@ import chess
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from worldledger.effects import Effect
-from worldledger.errors import IllegalEffectError, InvalidNameError
-from worldledger.genesis import check_world_name
+from worldledger.errors import IllegalEffectError
 from worldledger.world import WorldState
 from worldledger_chess.rules.agents import Agent, AgentSpec, AgentStats
 from worldledger_chess.rules.board import BoardState
 from worldledger_chess.rules.claims import MAX_SECONDS, play
 from worldledger_chess.rules.endings import OTHER, Player, Reason, Result, Status
+from worldledger_chess.rules.live import GameId
 from worldledger_chess.rules.positions import MAX_FEN, SQUARE, UCI, fen_fields, read_fen
 from worldledger_chess.rules.state import BOARD
 from worldledger_chess.rules.times import Moment, moment
@@ -52,20 +52,10 @@ _RESULTS: Final[dict[Status, frozenset[Result | None]]] = {
 }
 
 
-def _world_name(value: str) -> str:
-    try:
-        return check_world_name(value)
-    except InvalidNameError as error:
-        raise ValueError(error.message) from None
-
-
 def _uuid4(value: str) -> str:
     if _UUID4.fullmatch(value) is None:
         raise ValueError("session_id is a UUID of version 4, in lower case")
     return value
-
-
-GameId: TypeAlias = Annotated[str, AfterValidator(_world_name)]
 
 
 class MoveFields(BaseModel):

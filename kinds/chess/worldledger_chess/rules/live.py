@@ -82,6 +82,10 @@ def _world_name(value: str) -> str:
         raise ValueError(error.message) from None
 
 
+#: The name of a game, which is that of its world.
+GameId: TypeAlias = Annotated[str, AfterValidator(_world_name)]
+
+
 def _agents_time(known: Mapping[str, Any]) -> Any:
     """Return each colour's time for a move, its agent's ``timeout_seconds``."""
     agents = {player: known[player] for player in OTHER if player in known}
@@ -98,7 +102,7 @@ class LiveConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    game_id: Annotated[str, AfterValidator(_world_name)] | None = Field(
+    game_id: GameId | None = Field(
         default=None,
         description="The name of its world; a UUID if null.",
         json_schema_extra={"anyOf": [{"pattern": NAME_PATTERN, "maxLength": 200, "type": "string"}, {"type": "null"}]},

@@ -37,7 +37,7 @@ from worldledger.errors import (
 )
 from worldledger_chess.api.openenv.episodes import NO_STATE, begin, episode_of, new_request_id, with_tensor
 from worldledger_chess.api.openenv.frames import Message, RefusedError, read_action, read_message, read_reset
-from worldledger_chess.api.serving import arena_of
+from worldledger_chess.api.serving import End, Socket, arena_of
 from worldledger_chess.arena import ArenaFullError, InvalidMoveRequestError
 from worldledger_chess.arena.players import InvalidPlayerError, UnknownPlayerError
 
@@ -60,27 +60,20 @@ _AGAIN: Final = frozenset({RecoveryAction.RETRY, RecoveryAction.RETRY_WITH_DELAY
 log = structlog.get_logger("worldledger.api")
 
 
-class _End(NamedTuple):
-    """The code and reason with which a socket is closed (RFC 6455, section 7.4)."""
-
-    code: int
-    reason: str
-
-
 class _Answer(NamedTuple):
     """The answer to a message, and whether the socket is closed after it."""
 
     text: str | None
-    end: _End | None = None
+    end: End | None = None
 
 
-_CLOSED: Final = _Answer(None, _End(1000, "the client has closed"))
-_STOPPING: Final = _End(1012, "the service is stopping; come again, and resume the episode")
+_CLOSED: Final = _Answer(None, End(1000, "the client has closed"))
+_STOPPING: Final = End(1012, "the service is stopping; come again, and resume the episode")
 #: The codes of errors that close the socket, with the closing codes.
 _ENDS: Final = {
-    "CAPACITY_REACHED": _End(1013, "too many games are being played; come again"),
-    "FACTORY_ERROR": _End(1011, "no episode can be made; the service's log says why"),
-    "SESSION_ERROR": _End(1011, "an internal error; the service's log says more"),
+    "CAPACITY_REACHED": End(1013, "too many games are being played; come again"),
+    "FACTORY_ERROR": End(1011, "no episode can be made; the service's log says why"),
+    "SESSION_ERROR": End(1011, "an internal error; the service's log says more"),
 }
 
 
@@ -114,35 +107,20 @@ class OpenEnvSocket:
         await _Session(found, receive, send, instance_of(scope)).run()
 
 
-class _Session:
+class _Session(Socket):
     """Serves one socket: a message is answered before the next one is read."""
 
     def __init__(self, found: Services, receive: Receive, send: Send, instance: str) -> None:
-        self._found = found
-        self._receive = receive
-        self._send = send
-        self._instance = instance
+        super().__init__(found, receive, send, instance)
         self._episode_id: str | None = None
         self._tensor = False
         #: an attempt with an unknown outcome, and its id: the same move again is the same attempt
         self._unsure: tuple[str, str] | None = None
 
-    async def run(self) -> None:
-        """Open the socket, and serve until either side closes it."""
-        self._found.metrics.socket(1)
-        try:
-            await self._out({"type": "websocket.accept", "subprotocol": None, "headers": []})
-            end = await self._serve()
-            if end is not None:
-                await self._out({"type": "websocket.close", "code": end.code, "reason": end.reason})
-        finally:
-            self._found.metrics.socket(-1)
-
-    async def _serve(self) -> _End | None:
-        """Serve until something ends it; return the reason, or None if the client has left."""
+    async def _serve(self) -> End | None:
         while True:
             event = await self._next()
-            if isinstance(event, _End):
+            if isinstance(event, End):
                 return event
             if event["type"] == "websocket.disconnect":
                 return None
@@ -152,14 +130,14 @@ class _Session:
             if answer.end is not None:
                 return answer.end
 
-    async def _next(self) -> Event | _End:
+    async def _next(self) -> Event | End:
         """Return the client's next message, or the reason why none is waited for."""
         idle = arena_of(self._found).settings.watch_idle
         received, _ = await first_of(self._received(), self._found.stopping.wait(), timeout=idle)
         if self._found.stopping.is_set():
             return _STOPPING
         if received is None:
-            return _End(1001, f"nothing was asked for {idle:g} seconds; come again, and resume the episode")
+            return End(1001, f"nothing was asked for {idle:g} seconds; come again, and resume the episode")
         event: Event = received.result()
         return event
 
@@ -235,13 +213,6 @@ class _Session:
             log.error("no episode can be made", path=self._instance, error=error.message, code=error.code)
             return "FACTORY_ERROR"
         return "EXECUTION_ERROR"
-
-    async def _out(self, message: dict[str, Any]) -> None:
-        """Send, once the client has taken what was sent before; a client that has left is sent nothing more."""
-        try:
-            await self._send(message)
-        except OSError:
-            return
 
 
 def _frame(kind: str, data: dict[str, Any]) -> str:
