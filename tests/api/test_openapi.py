@@ -416,3 +416,18 @@ async def test_the_document_forbids_what_is_refused(document: dict[str, Any]) ->
     }
     for text, is_allowed in (("", True), ("owner/name-1.5", True), ("a b", False), ("a--b", False), ("/x", False)):
         assert bool(re.search(pattern, text)) == is_allowed, text
+
+
+async def test_the_document_says_where_null_is_nothing(client: WorldClient, document: dict[str, Any]) -> None:
+    """A member that says nothing where it is null is then none of those of which one has to be there."""
+    await new_world(client)
+    for name, member, method, path in (
+        ("NewWorld", "fork_of", "POST", "/v1/worlds"),
+        ("Staleness", "interrupt_policy", "PUT", "staleness"),
+    ):
+        choices = document["components"]["schemas"][name]["anyOf"]
+        (needed,) = [each for each in choices if each["required"] == [member]]
+        assert needed["properties"][member]["type"] in {"object", "string"}
+        assert (await client.request(method, path, json={member: None})).status_code == 422
+    for each in ("staleness_threshold", "max_staleness_threshold"):
+        assert (await client.put("staleness", json={each: None})).status_code == 200

@@ -249,7 +249,10 @@ async def compare_worlds(
         Query(min_length=2, max_length=MOST_WORLDS, description="The worlds, each as one `world=NAME`, of one kind."),
     ],
     by: Annotated[
-        Text, Query(max_length=64, description="What effects are aligned by: auto, seq, step, sim_time or a unit.")
+        Text,
+        Query(
+            min_length=1, max_length=64, description="What effects are aligned by: auto, seq, step, sim_time or a unit."
+        ),
     ] = AUTO,
     ignore: Annotated[
         list[Text] | None,

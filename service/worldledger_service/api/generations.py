@@ -93,7 +93,11 @@ class Staleness(Body):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "minProperties": 1,
+            "anyOf": [
+                {"required": ["staleness_threshold"]},
+                {"required": ["max_staleness_threshold"]},
+                {"required": ["interrupt_policy"], "properties": {"interrupt_policy": {"type": "string"}}},
+            ],
             "examples": [{"staleness_threshold": 3, "interrupt_policy": "only_conflict"}],
         },
     )

@@ -54,7 +54,10 @@ class NewWorld(genesis.UnforkedWorld):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"world_id": "market-town", "ruleset": DEFAULT, "experiment": "trial-1"}],
-            "anyOf": [{"required": ["world_id"]}, {"required": ["fork_of"]}],
+            "anyOf": [
+                {"required": ["world_id"]},
+                {"required": ["fork_of"], "properties": {"fork_of": {"type": "object"}}},
+            ],
         }
     )
 
