@@ -28,13 +28,13 @@ def test_the_kinds_are_listed(on: Cli) -> None:
     kinds = {kind.pop("kind"): kind for kind in json.loads(on("kind", "list", "--json").out)}
     assert list(kinds) == ["chess", "recorder", "sandbox", "simulation", "social_rl"]
     ours = {"package": "worldledger", "version": version("worldledger")}
-    views = {"state": "current", "applied": 2, "installed": 2}
+    views = {"state": "current", "applied": 3, "installed": 3}
     assert kinds["sandbox"] == {**ours, "worlds": 2, "views": views, "parts": ["ruleset", "analytics", "panel"]}
     assert (kinds["chess"]["worlds"], kinds["chess"]["parts"][:3]) == (0, ["ruleset", "projections", "queries"])
     header, _, _, sandbox, *_ = on("kind", "list").out.splitlines()
     assert header.split() == ["KIND", "PACKAGE", "VERSION", "WORLDS", "VIEWS", "PARTS"]
     parts = ["ruleset,", "analytics,", "panel"]
-    assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "2", *parts]
+    assert sandbox.split() == ["sandbox", "worldledger", version("worldledger"), "2", "3", *parts]
 
 
 def test_the_views_of_a_kind_are_dropped(on: Cli) -> None:
@@ -47,7 +47,7 @@ def test_the_views_of_a_kind_are_dropped(on: Cli) -> None:
     assert first.startswith("dropped the views of sandbox: entity_created, ")
     assert second == "worlds of this kind that are left, with their logs: 1: one"
     (sandbox,) = [line for line in on("kind", "list").out.splitlines() if line.startswith("sandbox ")]
-    assert " none (db upgrade makes version 2) " in sandbox
+    assert " none (db upgrade makes version 3) " in sandbox
     assert on("db", "upgrade").code == 0
     assert on("sql", "select count(*) from speak").code == 0
 

@@ -61,6 +61,19 @@ def test_a_beginning_takes_no_appends(files: dict[str, str], elsewhere: tuple[st
     assert sql(url, "select head_seq from heads where world_id = 'bazaar'") == [(3,)]
 
 
+def test_a_mark_that_stands_already_is_no_obstacle(files: dict[str, str], elsewhere: tuple[str, Elsewhere]) -> None:
+    """A mark of a world that does not exist is found by verify and db check; an import of the world goes through."""
+    url, run = elsewhere
+    sql(url, "insert into prefixes values ('bazaar') returning 1")
+    code, out, _ = run("verify", "--all")
+    assert (code, "missing from the table worlds" in out) == (1, True)
+    assert "mark 'bazaar': by the table prefixes" in run("db", "check")[1]
+    assert run("import", "log", files["early"])[0] == 0
+    assert run("verify", "--all")[0] == 0
+    assert "mark " not in run("db", "check")[1]
+    assert run("import", "log", files["whole"])[0] == run("snapshot", "bazaar")[0] == 0
+
+
 def test_longer_exports_extend_a_beginning(
     files: dict[str, str], elsewhere: tuple[str, Elsewhere], tmp_path: Path
 ) -> None:

@@ -178,7 +178,7 @@ values ($1, $2, $3, $4, $5::text::json -> 'payload' -> 'config', $6, $7) on conf
 
 #: A row if only the beginning of a world is here: where it ends.
 IS_PREFIX = "select h.head_seq from prefixes p join heads h using (world_id) where p.world_id = $1"
-INSERT_PREFIX = "insert into prefixes (world_id) values ($1)"
+INSERT_PREFIX = "insert into prefixes (world_id) values ($1) on conflict do nothing"
 DELETE_PREFIX = "delete from prefixes where world_id = $1"
 
 INSERT_HEAD = """
