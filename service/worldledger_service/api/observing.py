@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Final
 
 import orjson
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -41,6 +41,7 @@ from worldledger_service.api.parameters import (
     AfterSeq,
     At,
     Kind,
+    LastEventId,
     Limit,
     UntilSeq,
     WorldName,
@@ -180,14 +181,7 @@ async def get_observations(
     ] = None,
     wait: Wait = 0.0,
     limit: Limit = None,
-    last_event_id: Annotated[
-        str | None,
-        Header(
-            alias="Last-Event-ID",
-            description="The last view_seq that the client has; goes before `after`. Browsers send it.",
-            json_schema_extra={"pattern": "^[0-9]{1,16}$"},
-        ),
-    ] = None,
+    last_event_id: LastEventId = None,
 ) -> Response:
     """Return what an agent observes after a view that it has: patches that turn one view into the next, and events.
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
-from fastapi import Path, Query
+from fastapi import Header, Path, Query
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -53,6 +53,16 @@ AfterSeq = Annotated[int, whole(0), Query(ge=0, le=MAX_INT, description="Give ef
 UntilSeq = Annotated[int | None, whole(0), Query(ge=0, le=MAX_INT, description="Give effects up to this global_seq.")]
 Limit = Annotated[int | None, whole(1), Query(ge=1, le=MAX_INT, description="Give at most this many.")]
 
+
+#: Where a stream of server-sent events goes on.
+LastEventId = Annotated[
+    str | None,
+    Header(
+        alias="Last-Event-ID",
+        description="The last position that the client has; goes before the parameter. Browsers send it.",
+        json_schema_extra={"pattern": "^[0-9]{1,16}$"},
+    ),
+]
 
 _OF_HISTORY: Final = re.compile(r"(?:parent:)*([0-9]{1,16})\Z")
 

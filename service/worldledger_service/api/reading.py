@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import orjson
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,6 +28,7 @@ from worldledger_service.api.parameters import (
     NAMED,
     AfterSeq,
     Kind,
+    LastEventId,
     Limit,
     Seq,
     SourceId,
@@ -322,14 +323,7 @@ async def tail_effects(
         whole(0),
         Query(ge=0, le=MAX_INT, description="Begin after this global_seq; by default, with what comes now."),
     ] = None,
-    last_event_id: Annotated[
-        str | None,
-        Header(
-            alias="Last-Event-ID",
-            description="The last global_seq that the client has; goes before after_seq. Browsers send it.",
-            json_schema_extra={"pattern": "^[0-9]{1,16}$"},
-        ),
-    ] = None,
+    last_event_id: LastEventId = None,
 ) -> Response:
     """Send every effect after a position, in order, none twice, and then each new one once it is durable.
 
