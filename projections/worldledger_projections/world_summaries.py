@@ -15,15 +15,7 @@ from worldledger.effects import Effect
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_KIND
 from worldledger.lineage import fork_point
-from worldledger_projections.base import (
-    WORLD,
-    Changes,
-    Column,
-    Projection,
-    Row,
-    WorldProjection,
-    moment,
-)
+from worldledger_projections.base import WORLD, Changes, Column, Projection, Row, WorldProjection, moment
 
 #: So many kinds of effects are told apart in a world's row, so that the row stays small.
 MAX_KINDS: Final = 100

@@ -13,12 +13,7 @@ from worldledger_chess.arena.players import InvalidPlayerError, registry
 from worldledger_chess.rules import AgentSpec
 
 from tests.waiting import wait_for
-from worldledger.errors import (
-    InvalidConfigError,
-    InvalidNameError,
-    WorldExistsError,
-    WorldNotFoundError,
-)
+from worldledger.errors import InvalidConfigError, InvalidNameError, WorldExistsError, WorldNotFoundError
 from worldledger.genesis import NewWorld
 
 from .helpers import Opening, attempt, new_game, of_players, refused

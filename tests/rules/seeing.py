@@ -18,13 +18,7 @@ from worldledger.latency import DistanceLatency, FixedLatency
 from worldledger.observability import MatrixPolicy, MatrixPolicyConfig
 from worldledger.observability.config import ObservabilityLevel, Sight
 from worldledger.observability.policy import FirstMatrixPolicy, FirstMatrixPolicyConfig
-from worldledger.observation import (
-    FirstObservationPolicy,
-    FirstPolicyConfig,
-    ObservationPolicy,
-    PolicyConfig,
-    ViewCone,
-)
+from worldledger.observation import FirstObservationPolicy, FirstPolicyConfig, ObservationPolicy, PolicyConfig, ViewCone
 from worldledger.policies import policy_spec, register_policy
 from worldledger.space import FieldOfView
 from worldledger.views import Sighting, Views

@@ -14,14 +14,7 @@ from hypothesis import given, settings
 from tests.cases import cases
 from worldledger import drafts
 from worldledger.canonical import MAX_DEPTH, MAX_INT
-from worldledger.drafts import (
-    MAX_PRIORITY,
-    MAX_WORD,
-    CheckedDraft,
-    check_draft,
-    effect_body_digest,
-    effect_text,
-)
+from worldledger.drafts import MAX_PRIORITY, MAX_WORD, CheckedDraft, check_draft, effect_body_digest, effect_text
 from worldledger.errors import InvalidEffectError, RecoveryAction, ReservedKindError
 
 from .values import ANY_JSON, GOOD_OBJECTS, nested, offences, same

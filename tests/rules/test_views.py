@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from tests.rules.seeing import World, long_story, registered
 from tests.rulesets.sandbox.worlds import effects_of
 from worldledger.errors import UnknownAgentError
-from worldledger.observation import (
-    DistanceLatency,
-    FixedLatency,
-    ObservationPolicy,
-    PolicyConfig,
-)
+from worldledger.observation import DistanceLatency, FixedLatency, ObservationPolicy, PolicyConfig
 from worldledger.policies import register_policy
 
 # -- who is told what ----------------------------------------------------------------------------------------

@@ -14,14 +14,7 @@ from tests.rulesets.sandbox.worlds import Said
 from worldledger.effects import Effect
 from worldledger.errors import TamperedError, UnregisteredPolicyError
 from worldledger.folding import Fold
-from worldledger.observation import (
-    LatencyModel,
-    ObservationPolicy,
-    ObservedEvent,
-    PolicyConfig,
-    View,
-    apply_delta,
-)
+from worldledger.observation import LatencyModel, ObservationPolicy, ObservedEvent, PolicyConfig, View, apply_delta
 from worldledger.policies import register_latency_model, register_policy
 from worldledger.views import Views
 from worldledger.world import WorldState

@@ -14,12 +14,7 @@ from worldledger_service.store.units import Judge
 
 from tests.waiting import wait_for
 from worldledger.effects import EffectDraft
-from worldledger.errors import (
-    IllegalEffectError,
-    IntentRefusedError,
-    ReservedKindError,
-    SimulationError,
-)
+from worldledger.errors import IllegalEffectError, IntentRefusedError, ReservedKindError, SimulationError
 from worldledger.world import WorldState
 
 from .helpers import assert_sound, draft, holding_head, start, wait_for_waiters

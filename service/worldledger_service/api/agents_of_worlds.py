@@ -20,12 +20,7 @@ from worldledger.aio import first_of
 from worldledger.canonical import MAX_INT
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import MomentNotFoundError, UnknownAgentError
-from worldledger.intents import (
-    DEFAULT_PERMISSIONS,
-    MAX_PERMISSIONS,
-    MAX_WEIGHT,
-    check_agent_id,
-)
+from worldledger.intents import DEFAULT_PERMISSIONS, MAX_PERMISSIONS, MAX_WEIGHT, check_agent_id
 from worldledger.near import near
 from worldledger.observation import ObservationPolicy, View
 from worldledger.policies import policy_from_spec

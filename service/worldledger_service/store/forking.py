@@ -18,22 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from worldledger.chain import Finding, link
 from worldledger.effects import EffectDraft
-from worldledger.errors import (
-    InvalidConfigError,
-    InvalidEffectError,
-    SimulationError,
-    TamperedError,
-    WorldExistsError,
-)
+from worldledger.errors import InvalidConfigError, InvalidEffectError, SimulationError, TamperedError, WorldExistsError
 from worldledger.folding import Fold
-from worldledger.genesis import (
-    MAX_DEPTH,
-    NAME_PATTERN,
-    ForkPoint,
-    check_world_name,
-    genesis_draft,
-    recorded_world,
-)
+from worldledger.genesis import MAX_DEPTH, NAME_PATTERN, ForkPoint, check_world_name, genesis_draft, recorded_world
 from worldledger.intents import registration_draft
 from worldledger.lineage import GOING_ON, fork_point, with_own_noise
 from worldledger.protocols import Span

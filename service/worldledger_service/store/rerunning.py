@@ -28,12 +28,7 @@ from worldledger.comparing import LEFT_OUT, OWN_OF_STATES, Ignored, left_out_of,
 from worldledger.core_kinds import GENERATION_REPORTED_KIND, INTENT_REJECTED_KIND
 from worldledger.drafts import check_draft, effect_body_digest
 from worldledger.effects import SCHEMA_VERSION, Effect, EffectDraft
-from worldledger.errors import (
-    InvalidEffectError,
-    PolicyFailedError,
-    RerunConflictError,
-    SimulationError,
-)
+from worldledger.errors import InvalidEffectError, PolicyFailedError, RerunConflictError, SimulationError
 from worldledger.folding import Fold
 from worldledger.genesis import GENESIS_SEQ
 from worldledger.intents import check_intent, intent_draft

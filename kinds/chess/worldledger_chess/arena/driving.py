@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import structlog
 
 from worldledger.aio import Backoff, first_of
-from worldledger.errors import (
-    IllegalEffectError,
-    RecoveryAction,
-    RequestConflictError,
-    SimulationError,
-)
+from worldledger.errors import IllegalEffectError, RecoveryAction, RequestConflictError, SimulationError
 from worldledger_chess.arena.players import ModelPlayer, PlayerError, make_player
 from worldledger_chess.arena.players import Player as Moves
 from worldledger_chess.rules.live import EXTERNAL

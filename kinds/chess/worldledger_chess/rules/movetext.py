@@ -13,13 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 import chess
 
 from worldledger_chess.rules.clocks import Period, Stopwatch, read_comment
-from worldledger_chess.rules.endings import (
-    Player,
-    is_illegal_move_text,
-    is_remark,
-    spaced_result,
-    standard_result,
-)
+from worldledger_chess.rules.endings import Player, is_illegal_move_text, is_remark, spaced_result, standard_result
 from worldledger_chess.rules.moves import payload_of
 from worldledger_chess.rules.notation import (
     RANKS,

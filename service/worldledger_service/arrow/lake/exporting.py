@@ -16,14 +16,7 @@ from worldledger_service.arrow.choosing import ChosenWorld, WorldSpan
 from worldledger_service.arrow.connections import Connections, Session, literal
 from worldledger_service.arrow.lake.effects import EffectFiles
 from worldledger_service.arrow.lake.folder import Choice, LakeFolder, LakeView, LakeWorld, Manifest, Part, opened
-from worldledger_service.arrow.lake.views import (
-    Sources,
-    ViewOfDatabase,
-    in_parallel,
-    views_of,
-    write_news,
-    write_whole,
-)
+from worldledger_service.arrow.lake.views import Sources, ViewOfDatabase, in_parallel, views_of, write_news, write_whole
 from worldledger_service.arrow.reading import Effects
 
 if TYPE_CHECKING:
