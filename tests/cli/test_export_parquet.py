@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from .conftest import Cli
-from .helpers import Running, append, seed
+from .helpers import Running, append, seed, sql
 
 #: The program, which is killed when a file has come to its place.
 KILLED = """
@@ -103,3 +103,13 @@ def test_an_experiment_with_a_long_name_keeps_nobody_out(on: Cli, database_url: 
     assert on(*export).code == 0
     assert "up to date" in on(*export).err
     assert _seqs(lake) == {f"w{number}": [*range(1, 11)] for number in range(4)}
+
+
+def test_a_snapshot_of_no_time_keeps_no_lake_from_being_made(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """A lake notes when the newest snapshot was taken; one that lies beyond every calendar is noted as the last day."""
+    assert on("world", "create", "odd").code == 0
+    assert on("snapshot", "odd").code == 0
+    sql(database_url, "update snapshots set created_at = '294276-12-31'")
+    for _ in range(2):
+        result = on("export", "parquet", "-o", str(tmp_path / "lake"))
+        assert result.code == 0, result.err

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from worldledger_service.database.odd_rows import is_told, told_time
+from worldledger_service.database.odd_rows import is_told
 
 if TYPE_CHECKING:
     import asyncpg
@@ -602,9 +602,9 @@ where q.world_id = $1 and q.source_id = 'worldledger' and q.req_id = 'digest:' |
 """
 
 #: A page of a world's snapshots: $1 world_id, $2 after global_seq, $3 limit.
-SNAPSHOTS = f"""
-select s.global_seq, s.checksum, s.ruleset, s.ruleset_version, s.state_digest, s.state_bytes,
-       {told_time("s.created_at")} as created_at, q.first_seq as digest_seq
+SNAPSHOTS = """
+select s.global_seq, s.checksum, s.ruleset, s.ruleset_version, s.state_digest, s.state_bytes, s.created_at,
+       q.first_seq as digest_seq
 from snapshots s
 left join lateral (
     select r.first_seq from requests r

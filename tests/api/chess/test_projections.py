@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+from typing import Any, Final
 from unittest import mock
 
+import asyncpg
 import httpx2
 import pytest
 from worldledger_service.api.context import Services
@@ -11,6 +15,8 @@ from worldledger_service.api.context import Services
 from tests.api.helpers import catch_up, problem
 
 from .games import moved, new_game, said, started
+
+_TIMES: Final = {"started_at", "ended_at", "recorded_at", "timestamp", "first_seen_at", "last_seen_at"}
 
 
 async def test_before_anybody_feeds_them_they_say_so(client: httpx2.AsyncClient) -> None:
@@ -46,6 +52,37 @@ async def test_an_outcome_is_told_anew_once_it_is_known(client: httpx2.AsyncClie
     assert (before.json()["outcome"], after.status_code) == (None, 200)
     assert after.json() == {**before.json(), "outcome": "*, black to move after 1 half-move: ana - bo, 1 comment"}
     assert (await client.get("/v1/worlds/g2", headers=tag)).headers["ETag"] == f'{before.headers["ETag"][:-10]}"'
+
+
+async def test_a_time_that_no_program_writes_hides_no_other_row(
+    client: httpx2.AsyncClient, played: None, database_url: str
+) -> None:
+    """Of a row whose time is none of a calendar, the nearest day is told, and every other row as it stands."""
+    paths = ("/v1/games", "/v1/games/g1", "/v1/games/g1/moves", "/v1/agents", "/v1/agents?limit=1")
+    before = {path: (await client.get(path)).json() for path in paths}
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute(
+            """
+            update projections.games set started_at = '294276-12-31', ended_at = '4000-01-01 BC' where world_id = 'g1';
+            update projections.moves set recorded_at = '-infinity', timestamp = '0044-03-15 BC' where ply = 1;
+            update projections.agents set first_seen_at = 'infinity', last_seen_at = '10000-01-01'
+            """
+        )
+    finally:
+        await connection.close()
+    for path in paths:
+        response = await client.get(path)
+        assert response.status_code == 200, response.text
+        told = re.sub(r'"(?:9999-12-30|0001-01-02)T00:00:00Z"', '"odd"', response.text)
+        assert "odd" in told
+        assert _without_times(json.loads(told)) == _without_times(before[path])
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_times(each) for name, each in value.items() if name not in _TIMES}
+    return [*map(_without_times, value)] if isinstance(value, list) else value
 
 
 @pytest.mark.usefixtures("projected")

@@ -22,6 +22,7 @@ from worldledger_projections.tables import WITH_FORKS
 from worldledger_service.arrow.connections import Session, literal
 from worldledger_service.arrow.lake.effects import ParquetFile
 from worldledger_service.arrow.lake.folder import LakeFolder, LakeWorld, Part
+from worldledger_service.database.odd_rows import told_time
 
 if TYPE_CHECKING:
     from worldledger_service.arrow.choosing import WorldSpan
@@ -61,7 +62,7 @@ select count(*), md5(string_agg(c.build || ' ' || c.world_id || ' ' || c.global_
 from projection_cursors c join projection_builds b using (build)
 where b.status = 'live' and c.world_id = any(array[{worlds}]::text[])
 """
-_SNAPSHOTS: Final = "select count(*), max(created_at) from snapshots"
+_SNAPSHOTS: Final = f"select count(*), max({told_time('created_at')}) from snapshots"
 
 _NEWS: Final = """
 select v.* from (values {spans}) s (world_id, after_seq, until_seq)
