@@ -142,6 +142,8 @@ _TAMPERED = [
     "update effects set global_seq = -9223372036854775808 where world_id = 'odd' and global_seq = 5",
     "delete from effects where world_id = 'odd' and global_seq = 10",
     "update heads set head_seq = 9000000000000000000 where world_id = 'odd'",
+    "update heads set head_seq = -9223372036854775808 where world_id = 'odd'",
+    "update heads set head_seq = 0 where world_id = 'odd'",
     "update heads set wall_time = 'NaN' where world_id = 'odd'",
     "update worlds set created_at = '4000-01-01 BC' where world_id = 'odd'",
 ]
@@ -163,8 +165,10 @@ async def test_a_world_that_was_tampered_with_spoils_no_list(client: httpx2.Asyn
             for more in ("", "&order=created", "&order=active"):
                 found = await client.get(f"/v1/worlds?q=odd&activity=5{more}")
                 assert found.status_code == 200, (change, found.text)
-                spans = {world["world_id"]: world["activity"] for world in found.json()["worlds"]}
+                spans = {world["world_id"]: world.get("activity", []) for world in found.json()["worlds"]}
                 assert sum(spans["odder"]) == 10
+            compared = await client.get("/v1/compare?world=odd&world=odder")
+            assert compared.status_code == 200 or compared.json()["code"] == "tampered", (change, compared.text)
             if "odd" in spans:
                 assert all(count >= 0 for count in spans["odd"]), change
                 for by in ("seq", "sim_time"):

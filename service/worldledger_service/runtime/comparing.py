@@ -314,8 +314,9 @@ class Logs:
         if whole.is_short:
             async with aclosing(self.rows([whole])) as batches:
                 async for batch in batches:
-                    text: bytes = batch[0][1]
-                    return text
+                    if batch:  # the head may say that there are none
+                        text: bytes = batch[0][1]
+                        return text
         return (await self._reader.effect(record.world_id, 1)).text
 
     async def counts(self, history: History) -> Counter[str]:

@@ -10,7 +10,7 @@ import asyncpg
 import orjson
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from worldledger.canonical import gate
+from worldledger.canonical import MAX_INT, gate
 from worldledger.chain import Finding, Position
 from worldledger.errors import InvalidEffectError, InvalidNameError
 from worldledger.genesis import GENESIS_SEQ, check_world_name
@@ -102,6 +102,8 @@ class WorldRecord(BaseModel):
             return _unreadable(row, "$.config: not an object")
         if row["created_at"] is None:
             return _unreadable(row, "its created_at lies outside of the years 1 to 9999")
+        if not 0 <= row["head_seq"] <= MAX_INT:
+            return Finding(row["world_id"], 1, f"the head's head_seq is {row['head_seq']}")
         for name in ("sim_time", "wall_time"):
             if not math.isfinite(row[name]):
                 return Finding(row["world_id"], max(row["head_seq"], 1), f"the head's {name} is {row[name]!r}")
