@@ -93,15 +93,20 @@ def other_url(make_database: Callable[..., str]) -> str:
     return make_database()
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def world(store: Store, world_id: str) -> str:
-    """Return a world with requests of one effect (2 to 9) and of several (10 to 12), and effects without (1, 13)."""
+async def _filled(store: Store, world_id: str) -> str:
+    """Make a world with requests of one effect (2 to 9) and of several (10 to 12), and effects without (1, 13)."""
     await store.create_world(NewWorld(world_id=world_id, time_authority="client"))
     log = await store.log(world_id)
     await log.append_all([draft({"n": n, "é": 1e16}, req_id=f"r{n}", sim_time=n / 4) for n in range(2, 10)])
     await log.append_request([draft(n) for n in range(3)], source_id="a1", req_id="several")
     await log.append(draft(13, source_metadata={"priority": 1}))
     return world_id
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def world(store: Store, world_id: str) -> str:
+    """Return such a world."""
+    return await _filled(store, world_id)
 
 
 async def _tamper(url: str, world_id: str, statement: str) -> None:
@@ -243,19 +248,21 @@ async def test_one_look_is_enough_for_a_world_that_holds(
 
 
 async def test_many_rows_are_sorted_only_where_they_lie_in_another_order(
-    store: Store, world: str, database_url: str, monkeypatch: pytest.MonkeyPatch
+    open_store: Opener, other_url: str, world_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows in the order of the log are compared as they are stored; others, and wrong ones, as if they were few."""
+    store = await open_store(other_url)  # a new database has no room between older rows, which new ones would take
+    world = await _filled(store, world_id)
     monkeypatch.setattr("worldledger_service.store.request_rows._FEW", 0)
     with monkeypatch.context() as patch:
         patch.setattr(statements, "COPY_OF_REQUESTS", "")
         assert (await verify_world(store.reader, world)).verified
     done, seq, what, _ = TAMPERINGS["a digest is changed"]
-    await _tamper(database_url, world, done)
+    await _tamper(other_url, world, done)
     found = (await verify_world(store.reader, world)).finding
     assert found is not None
     assert (found.global_seq, what in found.what) == (seq, True)
-    await repair_requests(store.reader, database_url, world)  # which writes the row behind the others
+    await repair_requests(store.reader, other_url, world)  # which writes the row behind the others
     with monkeypatch.context() as patch:
         patch.setattr("worldledger_service.store.verification._Log.verified", None)  # which would look again
         assert (await verify_world(store.reader, world)).verified
