@@ -55,6 +55,17 @@ async def test_a_lease_is_taken_when_it_stands_still(pool: Any) -> None:
     assert await pool.fetchval("select token from projection_leases") == 3
 
 
+async def test_a_number_that_nobody_has_counted_to_keeps_no_lease_from_being_taken(pool: Any) -> None:
+    """Token and beats begin again after the largest number there is; other leases are taken along with that one."""
+    leases = Leases(pool, "one", 5.0, Clock())
+    await pool.execute("insert into projection_leases (name, token, beats) values ('build:x', $1, $1)", 2**63 - 1)
+    assert await leases.acquire(["build:x", "build:y"]) == ["build:x", "build:y"]
+    assert leases.held == {"build:x": 0, "build:y": 1}
+    await pool.execute("update projection_leases set beats = $1 where name = 'build:x'", 2**63 - 1)
+    await leases.beat()
+    assert leases.held == {"build:x": 0, "build:y": 1}
+
+
 async def test_only_one_of_many_gets_a_lease(pool: Any) -> None:
     """Contenders that try at the same moment do not both get it."""
     for n in range(3):

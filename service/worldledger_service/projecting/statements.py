@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from worldledger.canonical import MAX_INT
 from worldledger_service.database.odd_rows import told_time
 
 # -- builds ------------------------------------------------------------------------------------------------
@@ -113,28 +114,35 @@ where k.build = $1 and not exists (select from projection_parked o where o.build
 
 # -- leases ------------------------------------------------------------------------------------------------
 
+
+def _next(counter: str) -> str:
+    """Return the expression for the next number of a lease: 0 after one that no program has reached by counting."""
+    return f"case when {counter} between 0 and {MAX_INT} then {counter} + 1 else 0 end"
+
+
 NEW_LEASES: Final = "insert into projection_leases (name) select unnest($1::text[]) on conflict do nothing"
 
 LEASES: Final = "select name, holder, token, beats from projection_leases where name = any($1::text[])"
 
 #: Take the leases that are unchanged since they were seen. $1 name, $2 token, $3 beats, $4 the holder.
-ACQUIRE: Final = """
-update projection_leases l set token = l.token + 1, beats = l.beats + 1, holder = $4
+ACQUIRE: Final = f"""
+update projection_leases l set token = {_next("l.token")}, beats = {_next("l.beats")}, holder = $4
 from unnest($1::text[], $2::bigint[], $3::bigint[]) as seen (name, token, beats)
 where l.name = seen.name and l.token = seen.token and l.beats = seen.beats
 returning l.name, l.token
 """
 
 #: Take the lease from any holder, which then finds that its token is no longer valid.
-SEIZE: Final = """
-update projection_leases set token = token + 1, beats = beats + 1, holder = $2 where name = $1 returning token
+SEIZE: Final = f"""
+update projection_leases set token = {_next("token")}, beats = {_next("beats")}, holder = $2
+where name = $1 returning token
 """
 
 #: Make every holder of the lease begin again: the lease has no holder, and the token changes.
-REVOKE: Final = "update projection_leases set token = token + 1, holder = null where name = $1"
+REVOKE: Final = f"update projection_leases set token = {_next('token')}, holder = null where name = $1"
 
-BEAT: Final = """
-update projection_leases l set beats = l.beats + 1 from unnest($1::text[], $2::bigint[]) as held (name, token)
+BEAT: Final = f"""
+update projection_leases l set beats = {_next("l.beats")} from unnest($1::text[], $2::bigint[]) as held (name, token)
 where l.name = held.name and l.token = held.token returning l.name
 """
 
