@@ -1,7 +1,8 @@
 """Rows that no program of this project has written: times and numbers out of range in tables beside the log.
 
-Whoever may write to the tables may put any value there that its type has. What is read is bounded (`told_time`), so one
-row hides no other, and `worldledger db check` names the row (`odd_rows`). Rows of the log are named by `verify`.
+Whoever may write to the tables may put any value there that its type has. What is read is bounded (`told_time`,
+`fetch_told`), so one row hides no other, and `worldledger db check` names the row (`odd_rows`). Rows of the log are
+named by `verify`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from worldledger.canonical import MAX_INT
 from worldledger.errors import on_one_line
 
 if TYPE_CHECKING:
-    from worldledger_service.database.engine import Connection
+    import asyncpg
+
+    from worldledger_service.database.engine import Connection, PooledConnection
 
 #: The first and the last time that are told, a day off the ends of Python's years because of time zones.
 _EARLIEST: Final = "timestamptz '0001-01-02 00:00Z'"
@@ -68,6 +71,22 @@ def told_time(column: str) -> str:
     return (
         f"case when {column} < {_EARLIEST} then {_EARLIEST} when {column} > {_LATEST} then {_LATEST} else {column} end"
     )
+
+
+async def fetch_told(
+    connection: Connection | PooledConnection, statement: str, *arguments: Any
+) -> list[asyncpg.Record]:
+    """Read the rows of a query; of times that Python does not have, each is the nearest that it has."""
+    try:
+        return await connection.fetch(statement, *arguments)
+    except OverflowError:
+        columns = (await connection.prepare(statement)).get_attributes()
+    told = ", ".join(
+        f'{told_time(f"v.c{n}")} as "{each.name}"' if each.type.name == "timestamptz" else f'v.c{n} as "{each.name}"'
+        for n, each in enumerate(columns)
+    )
+    names = ", ".join(f"c{n}" for n in range(len(columns)))
+    return await connection.fetch(f"select {told} from ({statement}) v ({names})", *arguments)
 
 
 async def odd_rows(connection: Connection) -> list[str]:

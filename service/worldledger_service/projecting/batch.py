@@ -24,6 +24,7 @@ from worldledger.errors import SimulationError, UnknownRulesetError
 from worldledger.protocols import Span
 from worldledger.rulesets import Ruleset
 from worldledger.upcasting import Upcasters
+from worldledger_service.database.odd_rows import fetch_told
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.outages import (
     FOREIGN,
@@ -90,7 +91,10 @@ class Beginnings:
                 by_build.setdefault(target.table.build, []).append(target)
         for together in by_build.values():
             found: dict[str, list[Row]] = {}
-            for row in await self._pool.fetch(together[0].table.load, [target.world_id for target in together]):
+            worlds = [target.world_id for target in together]
+            async with self._pool.acquire() as connection:
+                rows = await fetch_told(connection, together[0].table.load, worlds)
+            for row in rows:
                 found.setdefault(row["world_id"], []).append(tuple(row))
             for target in together:
                 target.rows = found.get(target.world_id, ())

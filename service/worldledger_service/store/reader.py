@@ -16,7 +16,7 @@ from worldledger.protocols import Span, WorldHead
 from worldledger_service.database.address import describe
 from worldledger_service.database.engine import connect_pool
 from worldledger_service.database.failures import explained, has_state
-from worldledger_service.database.odd_rows import told_time
+from worldledger_service.database.odd_rows import fetch_told
 from worldledger_service.store import statements
 from worldledger_service.store.outages import Outages, is_worth_retrying, unanswered
 from worldledger_service.store.verification import verify_world
@@ -121,9 +121,7 @@ class Reader:
             with explained(self._url), self._outages.watchdog.asked():
                 async with self._pool.acquire(timeout=self._settings.command_timeout) as connection:
                     try:
-                        rows = await connection.fetch(statement, *arguments)
-                    except OverflowError:
-                        rows = await _with_told_times(connection, statement, arguments)
+                        rows = await fetch_told(connection, statement, *arguments)
                     except Exception as error:
                         if has_state(error, _UNREAD):
                             await _name_unreadable(connection, arguments, error)
@@ -278,19 +276,6 @@ class ReaderOn(Reader):
 
 #: SQLSTATEs of texts that PostgreSQL has stored as JSON and cannot read.
 _UNREAD: Final = ("22P02", "22P05")
-
-
-async def _with_told_times(
-    connection: PooledConnection, statement: str, arguments: Sequence[Any]
-) -> list[asyncpg.Record]:
-    """Read the rows of a query again whose times Python does not have, each with the nearest that it has."""
-    columns = (await connection.prepare(statement)).get_attributes()
-    told = ", ".join(
-        f'{told_time(f"v.c{n}")} as "{each.name}"' if each.type.name == "timestamptz" else f'v.c{n} as "{each.name}"'
-        for n, each in enumerate(columns)
-    )
-    names = ", ".join(f"c{n}" for n in range(len(columns)))
-    return await connection.fetch(f"select {told} from ({statement}) v ({names})", *arguments)
 
 
 async def _name_unreadable(
