@@ -358,6 +358,32 @@ async def test_dropping(small_url: str, fair: Fair) -> None:
         assert await connection.fetchval("select to_regclass('analytics.speak')") is None
 
 
+# -- rows that no program writes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("views", ["'{NULL}'", "'{{speak,b},{c,d}}'", "views || '{worlds,fair_bids}'"])
+async def test_an_odd_list_of_views_is_made_right(small_url: str, fair: Fair, views: str) -> None:
+    """It is found, and an upgrade makes it right; views of the program or of another kind stay as they are."""
+    await of_kinds.apply(small_url)
+    before = await _noted(small_url)
+    async with connected(small_url) as connection:
+        there = await _views(connection)
+        await connection.execute(f"update kind_analytics set views = {views} where kind = 'sandbox'")
+    assert await _found(small_url) != []
+    await of_kinds.apply(small_url)
+    assert (await _noted(small_url), await _found(small_url)) == (before, [])
+    async with connected(small_url) as connection:
+        now = await _views(connection)
+    assert [now[name] for name in ("worlds", "fair_bids")] == [there[name] for name in ("worlds", "fair_bids")]
+
+
+async def test_a_kind_of_no_name_is_told_on_one_line(small_url: str) -> None:
+    """Whatever stands in its place, no line of the findings is broken."""
+    async with connected(small_url) as connection:
+        await connection.execute(r"update kind_analytics set kind = E'a\nb' where kind = 'sandbox'")
+    assert r"kind a\nb: the database has" in "".join(found for found in await _found(small_url) if "\n" not in found)
+
+
 # -- handed over by revision 0009 ----------------------------------------------------------------------------
 
 

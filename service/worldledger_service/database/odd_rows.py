@@ -1,4 +1,4 @@
-"""Rows that no program of this project has written: times and numbers out of range in tables beside the log.
+"""Rows that no program of this project has written: names, times and numbers out of range in tables beside the log.
 
 Whoever may write to the tables may put any value there that its type has. What is read is bounded (`told_time`,
 `fetch_told`), so one row hides no other, and `worldledger db check` names the row (`odd_rows`). Rows of the log are
@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from worldledger.canonical import MAX_INT
+from worldledger.drafts import MAX_WORD
 from worldledger.errors import on_one_line
+from worldledger.genesis import NAME_PATTERN
 
 if TYPE_CHECKING:
     import asyncpg
@@ -35,12 +37,19 @@ _REMEDIES: Final = {
     "projection_pending": _REBUILD,
     "snapshots": "delete it, and states are folded without it",
 }
+_BUILD: Final = "^[a-z][a-z0-9_]{0,62}$"
+#: The condition that the column ``build`` holds a name that the engine gives, which is that of a table, too.
+IS_BUILD: Final = f"build ~ '{_BUILD}'"
 #: The conditions that a column has what no program writes, by its type. A ``place`` may be negative: `Intent.order`.
 _ODD: Final = {
     "timestamptz": f"{{0}} not between {_EARLIEST} and {_LATEST}",
     "int8": f"{{0}} not between case '{{0}}' when 't.place' then -{MAX_INT} else 0 end and {MAX_INT}",
     "int4": "{0} < 0",
     "float8": "{0} in ('NaN', 'Infinity', '-Infinity')",
+    "text": f"""case '{{0}}' when 't.build' then {{0}} !~ '{_BUILD}' when 't.world_id' then {{0}} !~ '{NAME_PATTERN}'
+            when 't.error' then false when 't.holder' then false when 't.scanned_to' then false
+            else length({{0}}) not between 1 and {MAX_WORD} end""",
+    "_text": "{0}::text <> array(select e from unnest({0}) e where e <> '')::text",
 }
 #: The columns of these tables ($1) that have such types ($2), and those of the primary keys.
 _COLUMNS: Final = """
@@ -103,7 +112,11 @@ async def odd_rows(connection: Connection) -> list[str]:
 
 def _statement(table: str, columns: list[Any]) -> str:
     key = ", ".join(f"'{each['column']}', t.{each['column']}::text" for each in columns if each["is_key"])
-    odd = {each["column"]: _ODD[each["type"]].format(f"t.{each['column']}") for each in columns if each["type"] in _ODD}
+    odd = {
+        each["column"]: _ODD[each["type"]].replace("{0}", f"t.{each['column']}")
+        for each in columns
+        if each["type"] in _ODD
+    }
     values = ", ".join(f"('{name}', t.{name}::text, {how})" for name, how in odd.items())
     return (
         f"select array[{key}]::text[] as key, v.name, v.value from public.{table} t "

@@ -16,6 +16,7 @@ from worldledger_projections.tables import Table, further_views, place
 
 from worldledger_service.database.catalogue import compare
 from worldledger_service.database.mending import differences, step
+from worldledger_service.database.odd_rows import IS_BUILD
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 _MADE: Final = "pg_temp.made_by_this_program"
-LIVE_BUILD: Final = """
-select build, version, paused from projection_builds
-where projection = $1 and status = 'live' and build ~ '^[a-z][a-z0-9_]*$'
+LIVE_BUILD: Final = f"""
+select build, version, paused from projection_builds where projection = $1 and status = 'live' and {IS_BUILD}
 """
 #: Which of the relations $1, qualified, are there.
 THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regclass(place) is not null"

@@ -129,7 +129,7 @@ def _place_of(view: View) -> str:
 BRIEF_LOCK: Final = "begin; set local lock_timeout = 250"
 #: All other holders of the lock of the table of builds keep it for milliseconds.
 _DEFINING: Final = "begin; set local lock_timeout = 5000"
-_LEASE: Final = re.compile(r"build:(.+)_([0-9]+)\Z")
+_LEASE: Final = re.compile(r"build:(.+)_([0-9]{1,18})\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ class Builds:
         with suppress(asyncpg.LockNotAvailableError):
             async with transaction(self._pool, begin=BRIEF_LOCK) as connection:
                 # Before the lock that discoveries wait for: this is where a reader may have to be waited for.
-                await connection.execute(f"drop table if exists {place(build.name)}")
+                await _drop_table(connection, build)
                 await connection.execute(statements.LOCK_BUILDS)
                 await self._forget(connection, build)
             log.info("a retired build is dropped", build=build.name)
@@ -340,7 +340,7 @@ class Builds:
 
     @staticmethod
     async def _forget(connection: Connection, build: Build) -> None:
-        await connection.execute(f"drop table if exists {place(build.name)}")
+        await _drop_table(connection, build)
         for statement in statements.FORGET_BUILD:
             await connection.execute(statement, build.name)
         await connection.execute(statements.REVOKE, build.lease)
@@ -353,6 +353,11 @@ class Builds:
         live = [build for build in _builds(await connection.fetch(statements.BUILDS)) if build.status == "live"]
         tables = [self._table(build) for build in live if build.has_table and is_of(build, self._projections)]
         await set_views(connection, table, self._projections.values(), tables)
+
+
+async def _drop_table(connection: Connection, build: Build) -> None:
+    if build.has_table:  # its name might not be one that the engine gives
+        await connection.execute(f"drop table if exists {place(build.name)}")
 
 
 def is_of(build: Build, projections: Mapping[str, Projection]) -> bool:

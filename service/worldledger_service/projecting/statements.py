@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from worldledger.canonical import MAX_INT
-from worldledger_service.database.odd_rows import told_time
+from worldledger_service.database.odd_rows import IS_BUILD, told_time
 
 # -- builds ------------------------------------------------------------------------------------------------
 
-BUILDS: Final = """
+BUILDS: Final = f"""
 select build, projection, version, status, paused, scanned_to,
-       to_regclass('projections.' || build) is not null as has_table
+       case when {IS_BUILD} then to_regclass('projections.' || build) end is not null as has_table
 from projection_builds order by projection, build
 """
 

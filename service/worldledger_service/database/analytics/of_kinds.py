@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import asyncpg
 
-from worldledger.errors import InvalidKindError
+from worldledger.errors import InvalidKindError, on_one_line
 from worldledger.kinds import installed
 from worldledger_service.database import catalogue
 from worldledger_service.database.engine import connect_one
@@ -42,7 +42,11 @@ _READERS: Final = (SERVICE_ROLE, READER_ROLE, GUEST_ROLE)
 _VIEW: Final = re.compile(r"\bview\s+(\w+)", re.IGNORECASE)
 _FILE: Final = re.compile(r"(\d{4})_\w+\.sql")
 
-_RECORDED: Final = "select kind, version, digest, views from public.kind_analytics order by kind"
+#: Views as a list without null, whatever somebody has put there.
+_RECORDED: Final = """
+select kind, version, digest, array(select view from unnest(views) view where view is not null) as views
+from public.kind_analytics order by kind
+"""
 _HAS_TABLE: Final = "select to_regclass('public.kind_analytics') is not null"
 _NOTE: Final = """
 insert into public.kind_analytics (kind, version, digest, views) values ($1, $2, $3, $4)
@@ -285,9 +289,7 @@ async def _drop_leftovers(connection: Connection, bring: Analytics) -> None:
     Such are left where the schema public was dropped by hand, and with it the table that says what was applied.
     """
     named = {name for script in bring.scripts for name in _VIEW.findall(script.sql)}
-    of_others = {line.partition(": ")[0].removeprefix(_RELATION) for line in catalogue.expected()}
-    of_others.update(view for record in (await recorded(connection)).values() for view in record.views)
-    there = (await _views(connection) & named) - of_others
+    there = (await _views(connection) & named) - await _of_others(connection, bring.kind)
     if not there or await _upon(connection, there):
         return
     try:
@@ -296,6 +298,13 @@ async def _drop_leftovers(connection: Connection, bring: Analytics) -> None:
         return  # the files themselves say more
     if names and not catalogue.compare(await catalogue.views_of_kind(connection, names), wanted):
         await connection.execute("drop view " + ", ".join(f'analytics."{view}"' for view in names))
+
+
+async def _of_others(connection: Connection, kind: str) -> set[str]:
+    """Return the names of what is the program's own, or another kind's."""
+    records = (await recorded(connection)).values()
+    own = {line.partition(": ")[0].removeprefix(_RELATION) for line in catalogue.expected()}
+    return own.union(*(record.views for record in records if record.kind != kind))
 
 
 async def _views(connection: Connection) -> set[str]:
@@ -340,7 +349,7 @@ async def drop(url: str, kind: str, *, force: bool = False) -> Dropped:
 
 
 async def _drop(connection: Connection, record: Recorded) -> None:
-    there = [view for view in record.views if view in await _views(connection)]
+    there = sorted({*record.views} & await _views(connection) - await _of_others(connection, record.kind))
     if upon := await _upon(connection, there):
         raise _refusal(record.kind, f"its views cannot be dropped: {upon}; drop that first, and run this again")
     if there:
@@ -403,7 +412,7 @@ async def findings(connection: Connection) -> list[str]:
     for kind in sorted({*bringing, *records}):
         bring, record = bringing.get(kind), records.get(kind)
         if what := _told(kind, bring, record):
-            found.append(f"kind {kind}: {what}")
+            found.append(on_one_line(f"kind {kind}: {what}"))
         if bring is None or record is None or kind not in comparable:
             continue
         work = connection.transaction()
