@@ -86,6 +86,7 @@ async def test_what_cannot_be_compared(client: httpx2.AsyncClient, runs: list[st
         ({"world": [a] * 21}, 422, "invalid_parameter"),
         ({"world": [a, b], "by": "turn"}, 422, "not_comparable"),
         ({"world": [a, b], "ignore": "payload["}, 422, "not_comparable"),
+        ({"world": [a, b], "ignore": ["payload.clock", ""]}, 422, "invalid_parameter"),
         ({"world": [a, b], "group": "seed"}, 422, "not_comparable"),
         ({"world": [a, b, b], "view": "x"}, 422, "not_comparable"),
         ({"world": [a, b], "view": "x"}, 404, "unknown_agent"),

@@ -156,3 +156,32 @@ async def test_a_held_intent_that_cannot_be_read_is_refused_by_its_tick(
             assert (await filled.post("intents", json=intent(f"good{n}"))).status_code == 200
             await admin.execute("update held_intents set outcome = $1::text::json where req_id = $2", text, f"bad{n}")
             problem(await filled.post("intents", json=intent(f"bad{n}")), 422, "invalid_intent")
+
+
+#: What becomes of a member ("c") of an atomic list, and how many of the list are accepted by its tick.
+_CHANGES: Final = {
+    "select $1::text": 3,
+    "update held_intents set list_atomic = false where req_id = $1": 3,
+    "delete from held_intents where req_id = $1": 0,
+    "update held_intents set place = 9 where req_id = $1": 0,
+    """update held_intents set intent = replace(intent::text, '"text":"c"', '"text":"x"')::json where req_id = $1""": 0,
+}
+
+
+async def test_an_atomic_list_that_is_not_whole_is_refused_by_its_tick(
+    filled: WorldClient, admin: Any, subtests: pytest.Subtests
+) -> None:
+    """None of it is accepted once a member is gone or changed; one that was held before does not belong to it."""
+    assert (await filled.post("time", json={"adapter": "unity", "sim_time": 2.0})).status_code == 201
+    for n, (change, accepted) in enumerate(_CHANGES.items(), 3):
+        with subtests.test(change=change):
+            members = [{**intent(f"{name}{n}"), "payload": {"text": name}} for name in "abcd"]
+            assert (await filled.post("intents", json=members[1])).status_code == 202
+            held = await filled.post("intents", json={"intents": members, "atomic": True})
+            assert held.status_code == 202, held.text
+            await admin.execute(change, f"c{n}")
+            closed = (await filled.post("time", json={"adapter": "unity", "sim_time": float(n)})).json()
+            left = await admin.fetchval("select count(*) from held_intents where tick = $1", n)
+            assert (closed["tick"], closed["accepted"], closed["refused"]) == (n, 1 + accepted, left)
+            if not accepted:
+                problem(await filled.post("intents", json=members[0]), 422, "invalid_intent")

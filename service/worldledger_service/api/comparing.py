@@ -255,7 +255,7 @@ async def compare_worlds(
         ),
     ] = AUTO,
     ignore: Annotated[
-        list[Text] | None,
+        list[Annotated[Text, Field(min_length=1)]] | None,
         Query(
             max_length=100,
             description="A field that makes no difference, such as `payload.clock`; may stand several times.",

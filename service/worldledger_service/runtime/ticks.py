@@ -47,6 +47,7 @@ from worldledger_service.store.holding import (
     RefusedAt,
     TickReceipt,
     Wanted,
+    whole,
 )
 from worldledger_service.store.records import Receipt
 
@@ -402,7 +403,12 @@ class _Closing(Closing):
                 members.sort(key=lambda each: each.list_index or 0)
             else:
                 members.sort(key=rank)
-            blocks = [members] if members[0].list_atomic else [[each] for each in members]
+            is_atomic = any(each.list_atomic for each in members)
+            if is_atomic and not _is_whole(members):
+                what = "the list that it was held in is not whole: a member of it was changed, or is gone"
+                planned.append(Planned(members, (), {}, InvalidIntentError(what)))
+                continue
+            blocks = [members] if is_atomic else [[each] for each in members]
             planned += [self._planned(some, [intents[each.key] for each in some], quotas) for some in blocks]
         return planned
 
@@ -446,6 +452,14 @@ class _Closing(Closing):
             "recovery": error.recovery.value,
             "details": error.details,
         }
+
+
+def _is_whole(members: Sequence[HeldIntent]) -> bool:
+    """Return whether the members of an atomic list are as they were held; only others can have changed them."""
+    list_id = members[0].list_id
+    if list_id is None or list_id.version == 4:  # of a list whose id says nothing
+        return True
+    return list_id == whole(members, [each.place for each in members])
 
 
 def _read(held: HeldIntent) -> CheckedIntent | SimulationError:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 import orjson
 
@@ -118,6 +118,18 @@ class HeldIntent(NamedTuple):
     def key(self) -> Key:
         """The agent, and the intent's req_id."""
         return (self.agent_id, self.req_id)
+
+
+def whole(members: Iterable[Wanted | HeldIntent], places: Iterable[int]) -> UUID:
+    """Return the id of an atomic list, made from its members and their places in the tick.
+
+    So a tick notices that a member was changed, or is gone. The ids of other lists are of version 4, this one of 5.
+    """
+    parts = [
+        (each.agent_id, each.req_id, place, each.intent, each.list_index, each.list_ordered)
+        for each, place in zip(members, places, strict=True)
+    ]
+    return uuid5(NAMESPACE_OID, orjson.dumps(sorted(parts)).decode())
 
 
 class HeldAt(NamedTuple):
@@ -354,7 +366,17 @@ class _Round:
         ]
         if mark is not None and any(isinstance(each, SimulationError | OtherTick) for each in answers):
             self._new, self._held, self._counted, self._bytes = mark
+        elif mark is not None:
+            self._bind([key for key in self._new if key not in mark[0]])
         return answers
+
+    def _bind(self, keys: Sequence[Key]) -> None:
+        """Give the new members of an atomic list their id; others of it are in the log, or were held before."""
+        members, places = [self._new[key][0] for key in keys], [self._new[key][1] for key in keys]
+        if members and members[0].list_id is not None:
+            list_id = whole(members, places)
+            for key, member, place in zip(keys, members, places, strict=True):
+                self._new[key] = member._replace(list_id=list_id), place
 
     async def _one(
         self,
