@@ -2,12 +2,14 @@
 
 Source: docs/architecture-agents.md, "Intents". The order:
 
-1. *shape* (`worldledger.intents.check_intent`), and whether there is such an agent
+1. *shape* (`worldledger.intents.check_intent`)
 2. *idempotency*: the same request again is answered as it was the first time, whatever has changed since
-3. *staleness*: not too much was shown to the agent since the view that it was made from
+3. whether there is such an agent, and *staleness*: not too much was shown to it since the view that the intent was made
+   from
 4. *quota*, charged once for each req_id
 5. *backpressure, priority, fairness*: a turn (`worldledger_service.runtime.scheduling`)
-6. *permissions and validation* by the state that the effect will follow, staleness once more, then the ruleset
+6. deadline and staleness once more, then *permissions, validation* and the ruleset by the state that the effect will
+   follow
 7. the store
 
 Nothing is written until all of them have passed.
