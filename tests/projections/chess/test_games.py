@@ -8,7 +8,7 @@ from typing import Any
 import chess
 import pytest
 from hypothesis import given
-from worldledger_chess.projections.games import Games
+from worldledger_chess.projections.games import Games, row_of_state
 from worldledger_chess.rules import RULESET
 from worldledger_projections.base import EARLIEST, LATEST
 
@@ -138,3 +138,6 @@ def test_the_row_is_what_the_fold_says_wherever_batches_end(log: list[Effect], c
         assert row[f"thinking_time_{color}"] == (player["thinking_time"] if player["timed_moves"] else None)
     for name in ("started_at", "ended_at", "last_updated"):
         assert (row[name] and row[name].timestamp()) == board[name]
+    told = row_of_state("w", entities)
+    assert told.keys() == row.keys()
+    assert {**row, **{name: value for name, value in told.items() if value is not None}} == row

@@ -29,12 +29,18 @@ LEFT_OUT: Final = {
 }
 #: Fields of a MoveMade that can be followed by their names, since nothing else is called so.
 FOLLOWED: Final = ("is_promotion", "promotion_piece", "is_null", "nags")
-_NEW: Final = 'Field("is_check", "boolean", "Whether it gives check.", fact=lambda _, san: san[-1] in "+#"),'
+_NEW: Final = """\
+    Field("is_check", "boolean", "Whether it gives check.", fact=lambda _, san: san[-1] in "+#"),
+    Field("annotator", "text", "Who has commented it.", True),
+"""
 _ASKED: Final = """
+import chess
+
 from tests.projections.chess.test_moves import Moves, effects_of, moved, rows_of, started
 from tests.rulesets.chess.worlds import AGENTS, Table, draft
 from tests.shipping.tables import TABLES
 from worldledger.errors import IllegalEffectError
+from worldledger_chess.rules.moves import play_move
 
 table = Table(draft("GameStarted", AGENTS))
 assert table.post("MoveMade", {"uci_notation": "e2e4"})["is_check"] is False
@@ -47,6 +53,12 @@ except IllegalEffectError as error:
 assert row["is_check"] is False
 assert "Whether it gives check." in [column.comment for column in Moves.columns]
 assert any("`is_check`" in line for line in TABLES["move_made"]())
+
+assert table.post("MoveMade", {"uci_notation": "e7e5", "annotator": "Ann"})["annotator"] == "Ann"
+assert play_move(chess.Board(), chess.Move.from_uci("e2e4"), ply=1, agent_id="w")["annotator"] is None
+rows = rows_of(effects_of([started(), moved("e2e4", annotator="Ann"), moved("e7e5", comment="book")]))
+told = [(row["annotator"], row["comment"], row["uci_notation"], row["fen"][-1]) for row in rows]
+assert told == [("Ann", None, "e2e4", "1"), (None, "book", "e7e5", "2")]
 """
 
 
@@ -92,13 +104,16 @@ def test_each_file_that_is_left_out_has_such_names() -> None:
 
 @pytest.mark.thorough  # of the fields that there are, the tests above and those of rules, columns and docs have it
 def test_a_line_in_the_table_is_a_field_everywhere(tmp_path: Path) -> None:
-    """A fact is written into every move, may not be misstated, and has a column with its value and a line in docs."""
+    """A fact is written into every move, may not be misstated, and has a column with its value and a line in docs.
+
+    What a recorder may say is null in every move that does not say it, and has a column, too.
+    """
     shutil.copytree(Path(worldledger_chess.__file__).parent, tmp_path / "worldledger_chess")
     table = tmp_path / "worldledger_chess/rules/moves.py"
     before = '    Field("uci_notation"'
     text = table.read_text()
     assert text.count(before) == 1
-    table.write_text(text.replace(before, f"    {_NEW}\n{before}"))
+    table.write_text(text.replace(before, f"{_NEW}{before}"))
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", _ASKED]
     done = subprocess.run(

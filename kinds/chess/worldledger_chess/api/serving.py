@@ -29,6 +29,7 @@ from worldledger_chess.arena import LiveGame, NoSuchGameError
 from worldledger_chess.arena.arena import Arena
 from worldledger_chess.arena.record import taken_back
 from worldledger_chess.arena.settings import MAX_GAMES, WATCH_IDLE, ArenaSettings
+from worldledger_chess.projections.games import row_of_state
 from worldledger_chess.rules import BoardState
 from worldledger_chess.rules.endings import OTHER, Player
 from worldledger_chess.rules.times import moment
@@ -188,27 +189,9 @@ def told(game: LiveGame, *, tensor: bool, moves: bool) -> dict[str, Any]:
 
 def game_row(game: LiveGame) -> dict[str, Any]:
     """Return a live game's row as the projection ``games`` will have it, made of the log as it is known here."""
-    record = game.record
-    live, sides, board, ended = record.live, record.entities, record.entities["board"], game.ended
-    times = {
-        f"thinking_time_{player}": sides[player]["thinking_time"] if sides[player]["timed_moves"] else None
-        for player in OTHER
-    }
-    return {
-        "world_id": record.game_id,
-        "game_id": record.game_id,
-        "experiment": None if live is None else live.experiment,
-        **{player: sides[player]["name"] for player in OTHER},
-        **{f"{player}_agent_id": sides[player]["agent_id"] for player in OTHER},
-        **{name: board[name] for name in ("variant", "initial_fen", "fen", "turn", "status", "result", "reason")},
-        "raw_result": None,
-        "plies": board["ply"],
-        "illegal_moves_attempted": sum(sides[player]["illegal_moves_attempted"] for player in OTHER),
-        **times,
-        **dict.fromkeys(("event", "site", "date", "round", "time_control")),
-        "started_at": moment(board["started_at"]),
-        "ended_at": None if board["ended_at"] is None else moment(board["ended_at"]),
-        "last_updated": moment(board["last_updated"]),
+    record, ended = game.record, game.ended
+    return row_of_state(record.game_id, record.entities) | {
+        "experiment": None if record.live is None else record.live.experiment,
         "started_seq": record.entries[0].seq if record.entries[0].kind == "GameStarted" else None,
         "ended_seq": None if ended is None else ended.global_seq,
     }

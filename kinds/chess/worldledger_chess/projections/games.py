@@ -64,7 +64,7 @@ _COLUMNS: Final = (
 
 @dataclass(slots=True)
 class _Game:
-    """A row: fields in the order of the columns."""
+    """A row: a field for each column."""
 
     world_id: str
     game_id: str
@@ -97,14 +97,15 @@ class _Game:
     ended_seq: int | None = None
 
 
-_row_of: Final[Callable[[_Game], Row]] = attrgetter(*(column.name for column in _COLUMNS))
+_NAMES: Final = tuple(column.name for column in _COLUMNS)
+_row_of: Final[Callable[[_Game], Row]] = attrgetter(*_NAMES)
 
 
 class _World(WorldProjection):
     """The row is written anew from ``_game``, and from ``_play`` for what every move changes."""
 
     def __init__(self, world_id: str, rows: Sequence[Row], entities: Mapping[str, Any]) -> None:
-        self._game = game = _Game(*rows[0]) if rows else _inherited(world_id, entities)
+        self._game = game = _Game(**dict(zip(_NAMES, rows[0], strict=True))) if rows else _of_state(world_id, entities)
         self._play = Play(game.variant, game.fen, game.turn, game.plies, game.status)
         self._updated_at: float | None = None  # epoch seconds, where newer than the row's
         self._changed = False
@@ -194,8 +195,16 @@ class _World(WorldProjection):
         return Changes(upserts=[_row_of(game)])
 
 
-def _inherited(world_id: str, entities: Mapping[str, Any]) -> _Game:
-    """Return the game with which a world begins: that of a fork as it stands in its parent; one of nothing if new."""
+def row_of_state(world_id: str, entities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a game's row by the names of its columns, as far as the entities of the world's state tell it.
+
+    The rest is null: the experiment, what was recorded besides, and the seqs.
+    """
+    return dict(zip(_NAMES, _row_of(_of_state(world_id, entities)), strict=True))
+
+
+def _of_state(world_id: str, entities: Mapping[str, Any]) -> _Game:
+    """Return the game of a state, such as the one with which a fork begins; one of nothing where there is none yet."""
     game = _Game(world_id, world_id)
     board = entities.get(BOARD)
     if board is None:

@@ -30,8 +30,16 @@ from worldledger_chess.rules.claims import PLAYERS
 from worldledger_chess.rules.endings import Player
 from worldledger_chess.rules.moves import FIELDS, Type, facts_of
 
-_COLUMNS: Final = tuple(field for field in FIELDS if field.has_column)
-_told: Final = itemgetter(*(field.name for field in _COLUMNS if field.fact is not None))
+_FIELDS: Final = tuple(field for field in FIELDS if field.has_column)
+_COLUMNS: Final = (
+    Column("world_id", "text", "The name of the world, and so of the game."),
+    *(Column(field.name, field.type, field.says, field.nullable) for field in _FIELDS),
+    Column("global_seq", "bigint", "The effect that tells of the move."),
+    Column("sim_time", "double precision", "The sim_time of that effect, in seconds."),
+    Column("recorded_at", "timestamptz", "The wall_time of that effect."),
+)
+_FACTS: Final = tuple(field.name for field in _FIELDS if field.fact is not None)
+_told: Final = itemgetter(*_FACTS)
 
 
 @lru_cache(maxsize=16_384)
@@ -48,13 +56,31 @@ def _json(value: Any) -> str | None:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode() if type(value) is dict else None
 
 
-_READERS: Final[Mapping[Type, Callable[[Any], Any]]] = {"text": _text, "json": _json}
+_READERS: Final[Mapping[Type, Callable[[Any], Any]]] = {"text": _text, "json": _json, "timestamptz": stated_moment}
 #: A recorder's words, which the fold does not read: they are in the row where they are of the column's type.
 _RECORDED: Final = tuple(
     (field.name, _READERS[field.type])
-    for field in _COLUMNS
+    for field in _FIELDS
     if field.fact is None and field.nullable and field.type in _READERS
 )
+#: The columns in the order in which `_World._add` has their cells.
+_CELLS: Final = (
+    "world_id",
+    "global_seq",
+    "sim_time",
+    "recorded_at",
+    "ply",
+    "player",
+    "agent_id",
+    "uci_notation",
+    "san_notation",
+    "thinking_time",
+    "clock",
+    "fen",
+    *_FACTS,
+    *(name for name, _ in _RECORDED),
+)
+_row_of: Final[Callable[[Row], Row]] = itemgetter(*(_CELLS.index(column.name) for column in _COLUMNS))
 
 
 class _World(AppendingWorld):
@@ -89,26 +115,23 @@ class _World(AppendingWorld):
         wall_time = effect["wall_time"]
         if wall_time != self._wall_time:
             self._wall_time, self._moment = wall_time, moment(wall_time)
-        timestamp = payload.get("timestamp")
-        self._rows.append(
-            (
-                self._world_id,
-                play.ply,
-                play.mover,
-                self._agents[play.mover],
-                *_facts(play.uci, play.san),
-                play.uci,
-                play.san,
-                None if timestamp is None else stated_moment(timestamp),
-                play.thinking_time,
-                play.clock,
-                *[None if (said := payload.get(name)) is None else read(said) for name, read in _RECORDED],
-                play.fen,
-                effect["global_seq"],
-                effect["sim_time"],
-                self._moment,
-            )
+        cells = (
+            self._world_id,
+            effect["global_seq"],
+            effect["sim_time"],
+            self._moment,
+            play.ply,
+            play.mover,
+            self._agents[play.mover],
+            play.uci,
+            play.san,
+            play.thinking_time,
+            play.clock,
+            play.fen,
+            *_facts(play.uci, play.san),
+            *[None if (said := payload.get(name)) is None else read(said) for name, read in _RECORDED],
         )
+        self._rows.append(_row_of(cells))
 
 
 class Moves(Projection):
@@ -121,17 +144,11 @@ class Moves(Projection):
     name = "moves"
     version = 1
     comment = "Moves of chess games: one row for each move that was made."
-    columns = (
-        Column("world_id", "text", "The name of the world, and so of the game."),
-        *(Column(field.name, field.type, field.says, field.nullable) for field in _COLUMNS),
-        Column("global_seq", "bigint", "The effect that tells of the move."),
-        Column("sim_time", "double precision", "The sim_time of that effect, in seconds."),
-        Column("recorded_at", "timestamptz", "The wall_time of that effect."),
-    )
+    columns = _COLUMNS
     key = ("world_id", "ply")
     rulesets = frozenset({"chess"})
     published = MappingProxyType(
-        {field.name: field.published for field in _COLUMNS if field.published is not None} | {"sim_time": "sim_time_s"}
+        {field.name: field.published for field in _FIELDS if field.published is not None} | {"sim_time": "sim_time_s"}
     )
     indexes = (("agent_id", "world_id"),)
     kinds = frozenset({"GameStarted", "GameContinued", "MoveMade", "GameEnded"})

@@ -5,8 +5,16 @@ are made from it. The entity Move (`worldledger_chess.rules.entities`) has types
 what watchers are told and the shape in the OpenAPI document. The numbered SQL of ``analytics/`` never changes once it
 has been applied, so it is written out.
 
-To add a field: a line here and, in `payload_of`, who fills it; a numbered SQL file where the view ``move_made`` is to
-have it; Move, where it belongs to a Move. With a column of its own here the projection's version goes up.
+To add a field: a line in `FIELDS`, a higher ``version`` in ``projections/moves.py`` if it has a column, and ``make
+docs``. That is all for what only a recorder knows (a text, a time or an object, null where unknown): payloads and
+rows are made from the line. Where more is wanted:
+
+- filled with anything but null: `payload_of` here, or its ``fact``;
+- checked where it is stated: ``_CHECKED`` and `check_move_made` in ``rules.py`` (facts are checked by themselves);
+- read from PGN, and written: ``movetext.py``, ``writing.py``;
+- sent by the players of live games: MoveRequest in ``api/shapes.py``, ``api/live_games.py``, ``arena/moving.py``;
+- part of a Move: ``entities.py``;
+- in the view ``move_made``: one more numbered SQL file in ``analytics/``.
 
 Source of the names: docs/reference/contracts.md, "Chess".
 """
@@ -125,6 +133,8 @@ FIELDS: Final = (
 _FACTS: Final = {field.name: field.fact for field in FIELDS if field.fact is not None}
 #: What a MoveMade may state about its move, and must not misstate. In this order, the notations first, it is compared.
 FACTS: Final = ("ply", "uci_notation", "san_notation", *_FACTS, "fen")
+#: What only the recorder of a move knows.
+_UNKNOWN: Final = dict.fromkeys(field.name for field in FIELDS if field.nullable and field.fact is None)
 
 
 @lru_cache(maxsize=16_384)
@@ -150,11 +160,7 @@ def payload_of(made: Made, fen: str, *, ply: int, player: str, agent_id: str) ->
         "uci_notation": uci,
         "san_notation": san,
         **facts_of(uci, san),
-        "timestamp": None,
-        "thinking_time": None,
-        "clock": None,
-        "evaluation": None,
-        "comment": None,
+        **_UNKNOWN,
         "commands": [],
         "nags": [],
         "variations": 0,
