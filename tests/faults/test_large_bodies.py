@@ -64,7 +64,7 @@ async def test_a_large_body_where_memory_is_limited(
     test_eight_large_bodies_at_once sends several; two of these only --thorough does.
     """
     async with (
-        serving(database_url, tmp_path) as service,
+        serving(database_url, tmp_path, max_body_values=10_000_000) as service,
         httpx2.AsyncClient(base_url=service.url, timeout=10 * SOON) as http,
     ):
         psutil.Process(service.pid).rlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
