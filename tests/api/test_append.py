@@ -314,3 +314,14 @@ async def test_too_much_at_once_is_put_off(app: FastAPI, client: httpx2.AsyncCli
         found = problem(response, 503, "overloaded", recovery="retry_with_delay")
         assert int(response.headers["retry-after"]) >= 1
         assert "wait" in found["detail"]
+
+
+async def test_what_no_memory_would_let_in_is_told_so(
+    client: httpx2.AsyncClient, world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory is short, a draft that is too large for an effect is still 413; another may be tried again."""
+    monkeypatch.setattr(bodies, "_has_room", lambda _size: False)
+    path, large = f"/v1/worlds/{world}/effects", draft(1, payload={"text": "x" * 1024 * 1024})
+    problem(await client.post(path, json=large), 413, "effect_too_large")
+    assert problem(await client.post(path, json=[draft(1), large]), 413, "effect_too_large")["index"] == 1
+    problem(await client.post(path, json=draft(1, payload={"text": "x" * 1024 * 512})), 503, "overloaded")

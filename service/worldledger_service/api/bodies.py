@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from worldledger.canonical import child, outside_strings, parse_text
 from worldledger.drafts import json_name
-from worldledger.errors import InvalidEffectError
+from worldledger.errors import EffectTooLargeError, InvalidEffectError
 from worldledger_service.api.context import ON_END, services
 from worldledger_service.api.problems import (
     BodyTooLargeError,
@@ -67,14 +67,18 @@ class Room:
 
 def check_room(value: Any) -> None:
     """Raise MemoryError where orjson may find no room for writing a value, or each element where it is a list."""
-    needed = max(map(_needed, value), default=0) if type(value) is list else _needed(value)
-    if not _has_room(needed):
+    if not _has_room(max(needed for needed, _ in _sizes(value))):
         raise MemoryError
 
 
-def _needed(value: Any) -> int:
-    """Return how many bytes of address space orjson asks for at most when it writes a value."""
-    values = characters = 0
+def _sizes(value: Any) -> list[tuple[int, int]]:
+    """Return `_size` of a value, or of each element where it is a list."""
+    return [*map(_size, value)] if type(value) is list and value else [_size(value)]
+
+
+def _size(value: Any) -> tuple[int, int]:
+    """Return how many bytes of address space orjson asks for at most to write a value, and how many it has at least."""
+    values = characters = least = 0
     parts = [[value]]
     while parts:
         part = parts.pop()
@@ -83,11 +87,12 @@ def _needed(value: Any) -> int:
             kind = type(item)
             if kind is str:
                 characters += len(item) if item.isascii() else 4 * len(item)
+                least += len(item)
             elif kind is list:
                 parts.append(item)
             elif kind is dict:
                 parts += [list(item), list(item.values())]
-    return _PER_VALUE * values + _PER_CHARACTER * characters
+    return _PER_VALUE * values + _PER_CHARACTER * characters, least
 
 
 def _has_room(size: int) -> bool:
@@ -126,8 +131,8 @@ _LARGE: Final = 1024 * 1024
 _SMALL: Final = 64 * 1024
 
 
-async def read_json(request: Request, limit: int) -> Any:
-    """Read and parse a JSON body of at most ``limit`` bytes.
+async def read_json(request: Request, limit: int, *, of_effects: bool = False) -> Any:
+    """Read and parse a JSON body of at most ``limit`` bytes; ``of_effects``: it is a draft, or a list of drafts.
 
     Raises UnsupportedMediaTypeError, BodyTooLargeError (before more than the limit is held), TooManyValuesError and
     InvalidEffectError for what `parse_text` refuses: text that is not UTF-8 or not JSON, and duplicate keys, named by
@@ -158,7 +163,7 @@ async def read_json(request: Request, limit: int) -> Any:
         return parse(body)
     plenty, request.scope[ON_END] = await found.room.take(len(body))
     if not plenty:
-        return await asyncio.to_thread(_parse_short, body)
+        return await asyncio.to_thread(_parse_short, body, found.settings.max_effect_bytes if of_effects else None)
     return parse(body) if len(body) <= _LARGE else await asyncio.to_thread(_parse_large, body)
 
 
@@ -167,10 +172,19 @@ def _parse_large(body: bytes) -> Any:
         return parse(body)
 
 
-def _parse_short(body: bytes) -> Any:
-    """Parse a body where memory is short. Raises MemoryError where there is too little for orjson to write it again."""
+def _parse_short(body: bytes, max_effect_bytes: int | None) -> Any:
+    """Parse a body where memory is short.
+
+    Raises MemoryError where there is too little for orjson to write it again, but EffectTooLargeError for a draft that
+    would be too large for an effect with any memory.
+    """
     with gc_paused():
         value = parse_text(body)
+    if max_effect_bytes is not None:
+        for index, (_, least) in enumerate(_sizes(value)):
+            if least > max_effect_bytes:
+                what = f"the effect has at least {least} bytes; at most {max_effect_bytes}"
+                raise EffectTooLargeError(what, "$", index if type(value) is list else None, limit=max_effect_bytes)
     check_room(value)
     return value
 

@@ -6,12 +6,15 @@ Every error of every route is ``application/problem+json`` with ``type``, ``titl
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, get_args
+from weakref import WeakKeyDictionary
 
 import orjson
 import structlog
@@ -380,6 +383,34 @@ def retry_after(error: SimulationError) -> int | None:
 # -- rendering ---------------------------------------------------------------------------------------------
 
 
+#: Seconds after which one line says how often the same has kept requests from being answered.
+_SUM_UP_SECONDS: Final = 30.0
+#: What was logged lately on each event loop (an error's code and SQLSTATE), and how often it came again since.
+_again: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Counter[tuple[str, Any]]]] = WeakKeyDictionary()
+
+
+def _log_unavailable(error: SimulationError, instance: str) -> None:
+    """Log that a request could not be answered; while that goes on, log only how often."""
+    what = (error.code, error.details.get("sqlstate"))
+    loop = asyncio.get_running_loop()
+    again = _again.setdefault(loop, Counter())
+    if what in again:
+        again[what] += 1
+        return
+    log.warning("not available", error=error.message, code=error.code, route=instance)
+
+    def sum_up() -> None:
+        if times := again.pop(what):
+            log.warning("not available again", error=error.message, code=error.code, times=times)
+            wait()
+
+    def wait() -> None:
+        again[what] = 0
+        loop.call_later(_SUM_UP_SECONDS, sum_up)
+
+    wait()
+
+
 def problem_of(error: SimulationError, instance: str) -> dict[str, Any]:
     """Return the problem object of an error of ours; what is for the operator is logged and kept from the client."""
     answer = answer_for(error)
@@ -387,7 +418,7 @@ def problem_of(error: SimulationError, instance: str) -> dict[str, Any]:
     if error.code in _FOR_THE_OPERATOR:
         details = {"outcome": "unknown"} if details.get("outcome") == "unknown" else {}
         if answer.status == 503:
-            log.warning("not available", error=error.message, code=error.code, route=instance)
+            _log_unavailable(error, instance)
     return _problem(
         answer.status,
         title=answer.title,
