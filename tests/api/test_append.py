@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from worldledger_service.api import bodies
 from worldledger_service.api.context import Services
 from worldledger_service.app import create_app
+from worldledger_service.store import units
 
 from .helpers import JSON, draft, problem, settings
 
@@ -314,6 +315,21 @@ async def test_too_much_at_once_is_put_off(app: FastAPI, client: httpx2.AsyncCli
         found = problem(response, 503, "overloaded", recovery="retry_with_delay")
         assert int(response.headers["retry-after"]) >= 1
         assert "wait" in found["detail"]
+
+
+async def test_a_large_draft_is_measured_before_anything_is_made_of_it(
+    client: httpx2.AsyncClient, world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other requests wait while a large text is checked and written; one too large for an effect is neither."""
+
+    def gate(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(units, "check_draft", gate)
+    large = draft(1, payload={"text": "x" * 2**21})
+    for body, index in ((large, None), ([draft(1), large], 1)):
+        refusal = problem(await client.post(f"/v1/worlds/{world}/effects", json=body), 413, "effect_too_large")
+        assert refusal.get("index") == index
 
 
 async def test_what_no_memory_would_let_in_is_told_so(

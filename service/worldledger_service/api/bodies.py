@@ -162,31 +162,37 @@ async def read_json(request: Request, limit: int, *, of_effects: bool = False) -
     if len(body) <= _SMALL:
         return parse(body)
     plenty, request.scope[ON_END] = await found.room.take(len(body))
+    largest = found.settings.max_effect_bytes if of_effects and len(body) > found.settings.max_effect_bytes else None
     if not plenty:
-        return await asyncio.to_thread(_parse_short, body, found.settings.max_effect_bytes if of_effects else None)
-    return parse(body) if len(body) <= _LARGE else await asyncio.to_thread(_parse_large, body)
+        return await asyncio.to_thread(_parse_short, body, largest)
+    return parse(body) if len(body) <= _LARGE else await asyncio.to_thread(_parse_large, body, largest)
 
 
-def _parse_large(body: bytes) -> Any:
+def _parse_large(body: bytes, largest: int | None) -> Any:
     with gc_paused():
-        return parse(body)
+        return parse(body, largest)
 
 
-def _parse_short(body: bytes, max_effect_bytes: int | None) -> Any:
-    """Parse a body where memory is short.
-
-    Raises MemoryError where there is too little for orjson to write it again, but EffectTooLargeError for a draft that
-    would be too large for an effect with any memory.
-    """
+def _parse_short(body: bytes, largest: int | None) -> Any:
+    """Parse a body where memory is short. Raises MemoryError where there is too little for orjson to write it again."""
     with gc_paused():
         value = parse_text(body)
-    if max_effect_bytes is not None:
-        for index, (_, least) in enumerate(_sizes(value)):
-            if least > max_effect_bytes:
-                what = f"the effect has at least {least} bytes; at most {max_effect_bytes}"
-                raise EffectTooLargeError(what, "$", index if type(value) is list else None, limit=max_effect_bytes)
+    _check_effects(value, largest)
     check_room(value)
     return value
+
+
+def _check_effects(value: Any, largest: int | None) -> None:
+    """Raise EffectTooLargeError for a draft that is too large for an effect, before anything is made of it.
+
+    What is made of large texts is made without a pause for other requests.
+    """
+    if largest is None:
+        return
+    for index, (_, least) in enumerate(_sizes(value)):
+        if least > largest:
+            what = f"the effect has at least {least} bytes; at most {largest}"
+            raise EffectTooLargeError(what, "$", index if type(value) is list else None, limit=largest)
 
 
 def members(value: Any, what: str, required: Collection[str], optional: Collection[str] = ()) -> dict[str, Any]:
@@ -203,13 +209,15 @@ def members(value: Any, what: str, required: Collection[str], optional: Collecti
     return value
 
 
-def parse(body: bytes) -> Any:
+def parse(body: bytes, largest: int | None = None) -> Any:
     """Parse as `parse_text` does, several times faster where a text is compact and plain.
 
     A text that orjson gives back unchanged has lost nothing on the way: no second key, no digit, no character.
+    Raises EffectTooLargeError for a draft of more than ``largest`` bytes.
     """
     try:
         value = orjson.loads(body)
+        _check_effects(value, largest)
         if orjson.dumps(value) == body:
             return value
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
