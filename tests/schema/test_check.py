@@ -278,7 +278,14 @@ HIDDEN = {
     ),
     "rows are hidden": (
         "alter table projections.games_1 enable row level security",
-        "view projections.games_1: is no table that shows all of its rows",
+        "view projections.games_1: is no table that keeps all of its rows",
+    ),
+    "rows are not kept": (
+        """
+        create trigger a before update on projections.games_1 for each row
+        execute function suppress_redundant_updates_trigger()
+        """,
+        "view projections.games_1: is no table that keeps all of its rows",
     ),
     "a view of nobody's": ("create view analytics.more as select 1 as one", "view analytics.more: unexpected"),
     "the build says that it is another version's": (
@@ -356,6 +363,27 @@ async def test_check_knows_the_views_over_builds(database_url: str) -> None:
         await connection.execute(HIDDEN["a view leaves a world out"][0].format(**texts))
     mended = "`worldledger projections rebuild games` makes it anew"
     assert await _check(database_url) == [f"{HIDDEN['a view leaves a world out'][1]}; {mended}"]
+
+
+async def test_check_knows_whose_projections_are(database_url: str) -> None:
+    """A table or view in schema projections that another role owns is a finding, whatever it was granted in return."""
+    await make_views(database_url, Settings())
+    done = "".join(
+        f"alter table {place} owner to pg_database_owner; grant all on {place} to worldledger_service;"
+        for place in ("projections.games_1", "projections.turns")
+    )
+    async with connected(database_url) as connection:
+        await connection.execute(f'{done} create table projections."a b" (id serial)')
+    found = await _check(database_url)
+    assert [line for line in found if ": but is: " in line] == [
+        'owner of projections."a b": but is: postgres',
+        "owner of projections.games_1: but is: pg_database_owner",
+        "owner of projections.turns: but is: pg_database_owner",
+    ]
+    async with connected(database_url) as connection:
+        for statement in statements(by_hand(found).values()):
+            await connection.execute(statement)
+    assert await _check(database_url) == []
 
 
 #: What somebody who works as the service's role puts where views look for functions, and how `db check` names it.
@@ -655,7 +683,9 @@ create or replace view projections.world_summaries as select * from projections.
 alter view analytics.effect_counts set (security_invoker = true);
 alter table projections.state_variables_1 enable row level security;
 create table projections.more () inherits (projections.effect_counts_1);
-create rule swallow as on insert to projections.turns_1 do instead nothing
+create rule swallow as on insert to projections.turns_1 do instead nothing;
+create trigger a before update on projections.games_1 for each row
+execute function suppress_redundant_updates_trigger()
 """
 
 
@@ -669,6 +699,7 @@ async def test_upgrade_makes_views_over_projections_anew(database_url: str) -> N
         "view analytics.effect_counts",
         "view analytics.entities",
         "view projections.effect_counts_1",
+        "view projections.games_1",
         "view projections.state_variables_1",
         "view projections.turns_1",
         "view projections.world_summaries",

@@ -141,6 +141,8 @@ def step(difference: Difference) -> Step:
             return Step(f"drop {'routine' if kind == 'function' else kind} {name}", False)
         case "type" | "schema" if was is not None and wanted is not None:
             return Step(f"alter {kind} {name} owner to {wanted.rpartition(' ')[2]}", True)
+        case "owner":  # of PLACE
+            return Step(f"alter table {name.removeprefix('of ')} owner to {wanted}", False)
         case "comment":
             return _comment(what, wanted)
         case "privilege":
@@ -282,7 +284,7 @@ def _of_roles(what: str, was: str | None, wanted: str | None) -> Step:
 
 #: Findings of `check` about views over projections that an upgrade makes right.
 _MENDED: Final = re.compile(
-    r"view \S+: (?:is missing|is not the view|is no table that shows|cannot be compared: no build is live)"
+    r"view \S+: (?:is missing|is not the view|is no table that keeps|cannot be compared: no build is live)"
 )
 #: Other findings of `check`, each with what makes it right.
 _OTHERS: Final = (

@@ -33,10 +33,11 @@ THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regcl
 IS_VIEW: Final = """
 select relkind = 'v' as is_view, reloptions is null as is_plain from pg_class where oid = to_regclass($1)
 """
-#: Whether a place ($1) is a table whose rows are shown to whoever may read it.
+#: Whether a place ($1) is a table that keeps the rows that are written, and shows them to whoever may read it.
 IS_PLAIN_TABLE: Final = """
 select exists (select from pg_class c where c.oid = to_regclass($1) and c.relkind = 'r' and not c.relrowsecurity
                and not exists (select from pg_rewrite where ev_class = c.oid)
+               and not exists (select from pg_trigger where tgrelid = c.oid and not tgisinternal)
                and not exists (select from pg_inherits where inhparent = c.oid or inhrelid = c.oid))
 """
 SAME_VIEW: Final = "select pg_get_viewdef(to_regclass($1)) = pg_get_viewdef(to_regclass($2))"
@@ -100,6 +101,15 @@ select format('%s %s: unexpected: %s', kind, name, how) as finding from there
 where oid >= 16384
   and not exists (select from pg_depend d where d.classid = there.classid and d.objid = there.oid and d.deptype = 'e')
 order by 1
+"""
+#: Whose the relations in schema projections are; those in the others are in the catalogue, with their owners.
+OWNERS: Final = """
+select format('owner of projections.%I: %s', relname, relowner::regrole) as owner,
+       format('owner of projections.%I: worldledger_service', relname) as wanted
+from pg_class c
+where relnamespace = to_regnamespace('projections') and relkind in ('r', 'v', 'm', 'p', 'f', 'S')
+  and not exists (select from pg_depend d
+                  where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype in ('a', 'e', 'i'))
 """
 #: The relations that the service's role owns in the schemas of projections.
 _OF_SERVICE: Final = """
@@ -178,8 +188,13 @@ async def strangers(connection: Connection, projections: Iterable[Projection]) -
 
 
 async def privilege_findings(connection: Connection) -> list[str]:
-    """Say which privileges on the tables and views of projections are missing, and which are not the program's."""
-    return compare(*await _privileges(connection))
+    """Say which privileges on the tables and views of projections are missing, and what is not the program's.
+
+    That is privileges, and tables and views in schema projections that another role owns than the service's.
+    """
+    owners = await connection.fetch(OWNERS)
+    found = compare([row["owner"] for row in owners], [row["wanted"] for row in owners])
+    return [*found, *compare(*await _privileges(connection))]
 
 
 async def grant_again(connection: Connection) -> None:
@@ -209,7 +224,7 @@ async def _of_projection(connection: Connection, projection: Projection) -> list
     table = Table(projection, build["build"])
     found: list[ViewFinding] = []
     if not await connection.fetchval(IS_PLAIN_TABLE, table.place):
-        found.append(ViewFinding(name, table.place, "is no table that shows all of its rows"))
+        found.append(ViewFinding(name, table.place, "is no table that keeps all of its rows and shows them"))
     for view, select, upon in table.selects():
         stands = await connection.fetchrow(IS_VIEW, view)
         missing = {*upon} - {row["place"] for row in await connection.fetch(THERE, upon)}

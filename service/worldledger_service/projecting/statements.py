@@ -44,10 +44,13 @@ update projection_builds set paused = $2 where projection = $1 and status <> 're
 
 STILL_LIVE: Final = "select from projection_builds where build = $1 and status = 'live' for share"
 
-#: What makes a table ($1) show all of its rows, and no others.
+#: What makes a table ($1) keep the rows that are written, and show all of them and no others.
 HIDING_ROWS: Final = """
 with t as (select oid, relrowsecurity from pg_class where oid = to_regclass($1) and relkind = 'r')
 select format('alter table %s disable row level security', oid::regclass) as sql from t where relrowsecurity
+union all
+select format('drop trigger %I on %s', tgname, tgrelid::regclass)
+from pg_trigger join t on tgrelid = t.oid where not tgisinternal
 union all
 select format('drop rule %I on %s', rulename, ev_class::regclass) from pg_rewrite join t on ev_class = t.oid
 union all
