@@ -134,6 +134,67 @@ async def test_what_was_granted_besides_is_listed(database_url: str) -> None:
     ]
 
 
+#: Where others were careless: schemas that readers may use, and what they may do there.
+_CARELESS = """
+create schema open; grant usage on schema open to public;
+create table open.t (a int, b serial); grant all on open.t to public; grant usage on sequence open.t_b_seq to public;
+create table open."o'clock" (a int); grant update (a) on open."o'clock" to worldledger_guest;
+create view open.v as select a from open.t; grant delete on open.v to worldledger_reader;
+create table open.own (a int); alter table open.own owner to worldledger_reader;
+create function open.f(n int, text[]) returns int security definer language sql as 'select 1';
+create procedure open.p() security definer language plpgsql as 'begin end';
+grant update on information_schema.sql_parts to public
+"""
+#: Where they were not: what readers may not use, or only read; the last relation belongs to an extension.
+_CAREFUL = """
+create schema closed; create table closed.t (a serial); grant all on closed.t to public;
+create function closed.f() returns int security definer language sql as 'select 1';
+create schema seen; grant usage on schema seen to public;
+create table seen.t (a serial); grant select on seen.t to public; grant select on sequence seen.t_a_seq to public;
+create function seen.mine() returns int language sql as 'select 1';
+create function seen.f() returns int security definer language sql as 'select 1';
+revoke execute on function seen.f() from public;
+create function seen.fired() returns trigger security definer language plpgsql as 'begin return new; end';
+create extension if not exists plpgsql;
+create table seen.of_extension (a int); grant all on seen.of_extension to public;
+alter extension plpgsql add table seen.of_extension
+"""
+
+
+@pytest.mark.both_servers
+async def test_what_readers_may_write_elsewhere_is_listed(database_url: str) -> None:
+    """`db check` lists relations that readers may write to, functions that do it for them, and SQL that ends it."""
+    await schema.upgrade(database_url)
+    everything = "INSERT, UPDATE, DELETE, TRUNCATE"
+    written = [
+        ("", "information_schema.sql_parts", "UPDATE"),
+        ("", 'open."o\'clock"', "UPDATE"),
+        ("", "open.own", everything),
+        ("", "open.t", everything),
+        ("SEQUENCE ", "open.t_b_seq", "USAGE"),
+        ("", "open.v", "DELETE"),
+    ]
+    called = ["open.f(n integer, text[])", "open.p()"]
+    revoked = "FROM PUBLIC, worldledger_reader, worldledger_guest"
+    lines = [
+        *(f"reader: may write to {on} ({how}): REVOKE {how} ON {kind}{on} {revoked}" for kind, on, how in written),
+        *(
+            f"reader: may call {each}, which does what postgres may: REVOKE EXECUTE ON ROUTINE {each} {revoked}"
+            for each in called
+        ),
+    ]
+    lines[2] = f"reader: may write to open.own ({everything}): ALTER TABLE open.own OWNER TO CURRENT_USER"
+    async with connected(database_url) as admin, undone(admin):
+        await admin.execute(_CAREFUL)
+        assert await readers.beyond_reading(admin) == []
+        await admin.execute(_CARELESS)
+        left = await readers.beyond_reading(admin)
+        assert left == lines
+        for line in left:
+            await admin.execute(line.rpartition(": ")[2])
+        assert await readers.beyond_reading(admin) == []
+
+
 @pytest.mark.both_servers
 async def test_other_databases_are_noted(logins: dict[str, str], database_url: str) -> None:
     """Of a login for readers `db check` notes that it can connect to other databases, where it can write."""

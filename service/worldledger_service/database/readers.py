@@ -76,6 +76,45 @@ where nspname !~ '^pg_' and nspname not in ('public', 'projections', 'analytics'
   and has_schema_privilege('worldledger_reader', oid, 'create')
 order by 1
 """
+#: The relations outside of the program's schemas (the privileges on those are compared) that readers may write to, and
+#: how. Everybody may UPDATE pg_settings, which is SET. What belongs to an extension is its administrator's choice.
+_WRITING: Final = """
+select format('%I.%I', nspname, relname) as place, relkind = 'S' as is_sequence,
+       relowner in ('worldledger_reader'::regrole, 'worldledger_guest'::regrole) as is_readers,
+       string_agg(privilege, ', ' order by n) as privileges
+from pg_catalog.pg_class c join pg_catalog.pg_namespace s on s.oid = relnamespace
+cross join unnest(array['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'USAGE']) with ordinality as p (privilege, n)
+where relkind in ('r', 'v', 'p', 'f', 'S') and c.oid <> 'pg_catalog.pg_settings'::regclass
+  and nspname not in ('public', 'analytics')
+  and not (nspname = 'projections' and relowner = 'worldledger_service'::regrole)
+  and not exists (select from pg_catalog.pg_depend d
+                  where d.classid = 'pg_catalog.pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+  and exists (select from unnest(array['worldledger_reader', 'worldledger_guest']) as r (name)
+              where has_schema_privilege(r.name, s.oid, 'usage')
+                and case when relkind = 'S'
+                         then privilege in ('UPDATE', 'USAGE') and has_sequence_privilege(r.name, c.oid, privilege)
+                         when privilege in ('INSERT', 'UPDATE') then has_any_column_privilege(r.name, c.oid, privilege)
+                         when privilege <> 'USAGE' then has_table_privilege(r.name, c.oid, privilege)
+                    end)
+group by 1, 2, 3
+order by 1
+"""
+#: The functions and procedures outside of the program's schemas (those in it are compared) that readers may call, and
+#: that do what another role may do.
+_DEFINERS: Final = """
+select format('%I.%I(%s)', nspname, proname, pg_get_function_identity_arguments(p.oid)) as routine,
+       proowner::regrole::text as owner
+from pg_catalog.pg_proc p join pg_catalog.pg_namespace s on s.oid = pronamespace
+where prosecdef and prorettype not in ('trigger'::regtype, 'event_trigger'::regtype)
+  and nspname not in ('public', 'projections', 'analytics')
+  and proowner not in ('worldledger_reader'::regrole, 'worldledger_guest'::regrole)
+  and not exists (select from pg_catalog.pg_depend d
+                  where d.classid = 'pg_catalog.pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+  and exists (select from unnest(array['worldledger_reader', 'worldledger_guest']) as r (name)
+              where has_schema_privilege(r.name, s.oid, 'usage') and has_function_privilege(r.name, p.oid, 'execute'))
+order by 1
+"""
+_FROM_READERS: Final = f"FROM PUBLIC, {READER_ROLE}, {GUEST_ROLE}"
 #: Settings of the server that were granted to readers, or to everybody, and how (SET, ALTER SYSTEM).
 _PARAMETERS: Final = """
 select quote_ident(a.parname) as name, string_agg(distinct acl.privilege_type, ', ') as privileges
@@ -144,8 +183,17 @@ async def beyond_reading(connection: Connection) -> list[str]:
     for row in await connection.fetch(_CREATING):
         mended = f"REVOKE CREATE ON {row['place']} FROM PUBLIC, {READER_ROLE}"
         found.append(f"reader: may make tables in the {row['place']}: {mended}")
+    for row in await connection.fetch(_WRITING):
+        on = f"{'SEQUENCE ' if row['is_sequence'] else ''}{row['place']}"
+        mended = f"REVOKE {row['privileges']} ON {on} {_FROM_READERS}"
+        if row["is_readers"]:
+            mended = f"ALTER TABLE {row['place']} OWNER TO CURRENT_USER"
+        found.append(f"reader: may write to {row['place']} ({row['privileges']}): {mended}")
+    for row in await connection.fetch(_DEFINERS):
+        mended = f"REVOKE EXECUTE ON ROUTINE {row['routine']} {_FROM_READERS}"
+        found.append(f"reader: may call {row['routine']}, which does what {row['owner']} may: {mended}")
     for row in await connection.fetch(_PARAMETERS):
-        mended = f"REVOKE {row['privileges']} ON PARAMETER {row['name']} FROM PUBLIC, {READER_ROLE}, {GUEST_ROLE}"
+        mended = f"REVOKE {row['privileges']} ON PARAMETER {row['name']} {_FROM_READERS}"
         found.append(f"reader: may change the server's setting {row['name']}: {mended}")
     if others := [row["datname"] for row in await connection.fetch(_EMBEDDED_OTHERS)]:
         what = f"may connect to {' and '.join(others)} on this server, and write there"
