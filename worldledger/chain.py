@@ -182,7 +182,8 @@ class Verdict:
     """The outcome for one world: how far everything holds, how many effects were read, and the finding, if any.
 
     ``head`` is where the log itself says that it ends; None if it does not say, or was not asked. ``inherited`` is what
-    a fork has from its ancestors, the parent first.
+    a fork has from its ancestors, the parent first. With ``only_requests`` the log itself holds, and the finding is
+    about the table of requests, of which a fork has nothing.
     """
 
     world_id: str
@@ -191,6 +192,7 @@ class Verdict:
     finding: Finding | None = None
     head: Position | None = None
     inherited: tuple[Inherited, ...] = ()
+    only_requests: bool = False
 
     @property
     def verified(self) -> bool:
@@ -542,8 +544,9 @@ def _gap(expected: int, found: int) -> str:
     return f"seq {found} stands where seq {expected} belongs"
 
 
-def _differs(stored: bytes, computed: bytes) -> str:
-    return f"checksum differs: stored {stored.hex()[:16]}…, computed {computed.hex()[:16]}…"
+def _differs(stored: bytes | None, computed: bytes) -> str:
+    said = "NULL" if stored is None else f"{stored.hex()[:16]}…"
+    return f"checksum differs: stored {said}, computed {computed.hex()[:16]}…"
 
 
 def _short(position: Position) -> str:

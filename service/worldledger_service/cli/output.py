@@ -8,8 +8,10 @@ import re
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, TextIO
 
 from worldledger.errors import SimulationError, on_one_line
@@ -45,15 +47,27 @@ def above(printer: Callable[[str], object]) -> Iterator[None]:
 
 def say(text: str) -> None:
     """Write a message to the user, on stderr."""
+    for line in text.splitlines():
+        say_line(line)
+
+
+def say_line(text: str) -> None:
+    """Write a message of one line, on stderr: a line break in it, from a name in the database say, is an escape."""
     try:
-        for line in text.splitlines():
-            if _above:
-                _above[-1](f"worldledger: {plain(line)}")
-            else:
-                sys.stderr.write(f"worldledger: {plain(line)}\n")
+        if _above:
+            _above[-1](f"worldledger: {plain(text)}")
+        else:
+            sys.stderr.write(f"worldledger: {plain(text)}\n")
         sys.stderr.flush()
     except OSError:  # a message that cannot be written must not end the work
         _give_up(sys.stderr)
+
+
+def failed_check(world_id: str, error: Exception) -> str:
+    """Return the message about a world whose check ended with an error that nobody expects."""
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    what = on_one_line(f"{world_id}: {type(error).__name__}: {error}")
+    return f"not checked: {what} ({Path(frame.filename).name}, line {frame.lineno})"
 
 
 class Above:

@@ -33,6 +33,7 @@ from worldledger_service.cli.output import (
     Piece,
     Tell,
     counted,
+    failed_check,
     json_list,
     plain,
     progress_bar,
@@ -40,6 +41,7 @@ from worldledger_service.cli.output import (
     put_bytes,
     put_lines,
     say,
+    say_line,
     screen_width,
     shown,
 )
@@ -486,7 +488,7 @@ class _Check:
     def _take(self, outcome: Outcome) -> None:
         if isinstance(outcome, str):
             self._unchecked += 1
-            say(outcome)
+            say_line(outcome)
             return
         self._put(outcome)
         self._unchecked_views += outcome.unchecked_views
@@ -506,7 +508,7 @@ class _Check:
         elif count > 1:
             if findings and count > self._found:
                 for finding in self._findings:
-                    say(finding)
+                    say_line(finding)
                 if self._found > len(self._findings):
                     say(f"… and {self._found - len(self._findings)} more, see above")
             compared = f", {self._not_compared} with nothing to compare with" if self._not_compared else ""
@@ -585,6 +587,10 @@ async def _replay(store: Store, name: str, progress: Callable[[int, int], None])
         return f"not checked: {name}: {error.message}"
     except (InvalidNameError, UnknownRulesetError) as error:
         return error.message
+    except StoreUnavailableError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, other worlds are checked
+        return failed_check(name, error)
 
 
 def _in_words(*, quiet: bool) -> Callable[[ReplayVerdict], None]:

@@ -16,7 +16,7 @@ from worldledger_service.cli.connect import database, target, work
 from worldledger_service.cli.log import check_file, open_export
 from worldledger_service.cli.naming import not_found, whole_names
 from worldledger_service.cli.options import DatabaseUrl, Home, Json
-from worldledger_service.cli.output import Tell, counted, json_list, progress_bar, put, say
+from worldledger_service.cli.output import Tell, counted, failed_check, json_list, progress_bar, put, say, say_line
 from worldledger_service.cli.workers import open_reader, processors, share_out
 from worldledger_service.running import relax_gc, run_blocking
 
@@ -207,20 +207,23 @@ class _Run:
         self.tampered = 0
         self.unchecked = 0
         self.absent = 0
+        #: Worlds whose check ended with an error that nobody expects.
+        self.failed: set[str] = set()
         self.findings: list[str] = []
 
     @property
     def count(self) -> int:
         """The number of worlds to verify."""
-        return self.verified + self.tampered + self.unchecked + self.absent
+        return self.verified + self.tampered + self.unchecked + self.absent + len(self.failed)
 
     @property
     def code(self) -> int:
         """The exit code; a finding outweighs a world that could not be checked."""
-        return 1 if self.tampered or self.unchecked else 2 if self.absent else 0
+        return 1 if self.tampered or self.unchecked else 2 if self.absent or self.failed else 0
 
     async def verify(self, store: Store, put_verdict: Callable[[Verdict], None]) -> None:
-        from worldledger_service.store.verification import every_world  # noqa: PLC0415
+        from worldledger.chain import ORIGIN, Verdict  # noqa: PLC0415
+        from worldledger_service.store.verification import every_world, without_world  # noqa: PLC0415
 
         relax_gc()
         names = self._names if self._noted or self._start.global_seq else await whole_names(store, self._names)
@@ -228,19 +231,25 @@ class _Run:
         self._all = frozenset(names)
         self._totals = await store.reader.head_seqs(names)
         async for verdict in self._verdicts(store, names):
-            if verdict is None:
-                self.absent += 1
-                continue
-            put_verdict(verdict)
-            if verdict.verified:
-                self.verified += 1
-                continue
-            if verdict.first_finding is None:
-                self.unchecked += 1
-            else:
-                self.tampered += 1
-            if len(self.findings) < _REPEATED:
-                self.findings.append(_sentence(verdict, self._start))
+            self._take(verdict, put_verdict)
+        for finding in [] if self._names else await without_world(store.reader):
+            self._take(Verdict(finding.world_id, ORIGIN, 0, finding), put_verdict)
+        self.absent -= len(self.failed)
+
+    def _take(self, verdict: Verdict | None, put_verdict: Callable[[Verdict], None]) -> None:
+        if verdict is None:
+            self.absent += 1
+            return
+        put_verdict(verdict)
+        if verdict.verified:
+            self.verified += 1
+            return
+        if verdict.first_finding is None:
+            self.unchecked += 1
+        else:
+            self.tampered += 1
+        if len(self.findings) < _REPEATED:
+            self.findings.append(_sentence(verdict, self._start))
 
     async def _verdicts(self, store: Store, names: list[str]) -> AsyncIterator[Verdict | None]:
         waiting: deque[str] = deque()
@@ -276,9 +285,14 @@ class _Run:
             return verdict
         parent = last.world_id
         bad = self._ended[parent] if parent in self._ended else await self._begin(store, parent)
+        if parent in self.failed:
+            return await self._verified(store, name, frozenset())
         if bad is None or bad.verified:
             return verdict
-        if bad.finding is None:  # it is a fork as well, and what it has inherited does not hold, or is not there
+        if bad.finding is None or bad.only_requests:
+            if all(part.finding is None and part.state != "missing" for part in bad.inherited):
+                return verdict
+            # It is a fork as well, and what it has inherited does not hold, or is not there.
             return replace(verdict, inherited=(*verdict.inherited, *bad.inherited))
         if bad.finding.global_seq <= last.until.global_seq:
             last = replace(last, state="tampered", finding=bad.finding)
@@ -286,8 +300,14 @@ class _Run:
         return await self._verified(store, name, frozenset())
 
     async def _verified(self, store: Store, name: str, elsewhere: frozenset[str]) -> Verdict | None:
-        """Verify one world; return None if it does not exist."""
-        from worldledger.errors import InvalidNameError, WorldNotFoundError  # noqa: PLC0415
+        """Verify one world; return None if it does not exist, or cannot be checked. Raises StoreUnavailableError."""
+        from worldledger.chain import ORIGIN, Finding, Verdict  # noqa: PLC0415
+        from worldledger.errors import (  # noqa: PLC0415
+            InvalidNameError,
+            StoreUnavailableError,
+            TamperedError,
+            WorldNotFoundError,
+        )
         from worldledger_service.store.verification import verify_world  # noqa: PLC0415
 
         try:
@@ -309,6 +329,16 @@ class _Run:
         except WorldNotFoundError:
             say(await not_found(store, name))
             return None
+        except TamperedError as error:
+            finding = Finding(name, error.details["global_seq"], error.details["what"])
+            return Verdict(name, ORIGIN, 0, finding)
+        except StoreUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, other worlds are checked
+            if name not in self.failed:
+                say(failed_check(name, error))
+            self.failed.add(name)
+            return None
 
     def _advance(self, name: str, done: int, total: int) -> None:
         self._done[name] = done
@@ -325,10 +355,11 @@ def _sum_up(run: _Run, *, findings: bool) -> None:
         bad = run.tampered + run.unchecked
         if findings and run.count > bad:
             for finding in run.findings:
-                say(finding)
+                say_line(finding)
             if bad > len(run.findings):
                 say(f"… and {bad - len(run.findings)} more, see above")
         unchecked = f", {run.unchecked} not checked to their beginning" if run.unchecked else ""
+        unchecked += f", {len(run.failed)} not checked" if run.failed else ""
         absent = f", {run.absent} not found" if run.absent else ""
         say(f"{run.verified} verified, {run.tampered} tampered{unchecked}{absent}")
 
@@ -337,7 +368,7 @@ def _sentence(verdict: Verdict, start: Position) -> str:
     finding = verdict.first_finding
     if finding is not None:
         before = "" if verdict.finding is not None else f" before its fork point, in {finding.world_id}"
-        return f"TAMPERED {verdict.world_id}{before} at seq {finding.global_seq}: {finding.what}"
+        return f"TAMPERED {verdict.world_id or 'rows of no world'}{before} at seq {finding.global_seq}: {finding.what}"
     since = f" since seq {start.global_seq}" if start.global_seq else ""
     own = f"{verdict.effects} effects{since}"
     if verdict.missing is not None:
@@ -361,7 +392,7 @@ def _inherited(part: Inherited) -> str:
 def _object(verdict: Verdict) -> dict[str, Any]:
     finding, head, reached = verdict.finding, verdict.head, verdict.position
     return {
-        "world_id": verdict.world_id,
+        "world_id": verdict.world_id or None,
         "verified": verdict.verified,
         "effects": verdict.effects,
         "head_seq": None if head is None else head.global_seq,

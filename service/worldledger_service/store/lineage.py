@@ -33,17 +33,19 @@ async def check_parent(reader: Reader, world_id: str, fork_of: ForkPoint) -> dic
     """
     rows = await reader.fetch(statements.FORK_POINT, fork_of.world_id, fork_of.global_seq)
     where = f"seq {fork_of.global_seq} of world {fork_of.world_id!r}"
-    if not rows or rows[0]["checksum"] is None:
+    if len(rows) > 1:
+        raise Finding(world_id, 1, f"it goes on from {where}, of which the database has {len(rows)} rows").error()
+    if not rows or rows[0]["is_missing"]:
         what = f"world {world_id!r} goes on from {where}, which is not in this database; import "
         what += "a longer export of it" if rows else "that world, too"
         raise ParentMissingError(what, world_id=world_id, parent=fork_of.world_id, global_seq=fork_of.global_seq)
     (row,) = rows
-    if row["world_uuid"].hex != fork_of.world_uuid:
+    if row["world_uuid"] is None or row["world_uuid"].hex != fork_of.world_uuid:
         what = f"it goes on from {where}, but the world of that name is another one here: its uuid differs"
         raise Finding(world_id, 1, what).error()
-    if row["checksum"].hex() != fork_of.checksum:
-        found = row["checksum"].hex()[:16]
-        what = f"its parent was rewritten: {where} has the checksum {found}…, the genesis says {fork_of.checksum[:16]}…"
+    if row["checksum"] is None or row["checksum"].hex() != fork_of.checksum:
+        found = "no checksum" if row["checksum"] is None else f"the checksum {row['checksum'].hex()[:16]}…"
+        what = f"its parent was rewritten: {where} has {found}, the genesis says {fork_of.checksum[:16]}…"
         raise Finding(world_id, 1, what).error()
     try:
         return {"sim_time": row["sim_time"], "wall_time": float(row["wall_time"])}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import asyncpg
 import orjson
@@ -15,6 +15,11 @@ from worldledger.chain import Finding, Position
 from worldledger.errors import InvalidEffectError, InvalidNameError
 from worldledger.genesis import GENESIS_SEQ, check_world_name
 from worldledger_service.store.statements import containing
+
+#: What to do about a NULL where the schema has none.
+MEND_NULL: Final = "give it its value, then `worldledger db upgrade` forbids NULL again"
+#: Columns of worlds that the schema never has NULL, and that are read as they are.
+_NEVER_NULL: Final = ("world_id", "world_uuid", "ruleset", "ruleset_version", "config", "time_authority")
 
 
 class Head(NamedTuple):
@@ -88,6 +93,9 @@ class WorldRecord(BaseModel):
 
         The database accepts names and configs that no world can have, and one bad row must not hide the others.
         """
+        for name in _NEVER_NULL:
+            if row[name] is None:
+                return _unreadable(row, f"its {name} is NULL; {MEND_NULL}")
         try:
             check_world_name(row["world_id"])
             config = orjson.loads(row["config"])
@@ -101,7 +109,7 @@ class WorldRecord(BaseModel):
         if type(config) is not dict:
             return _unreadable(row, "$.config: not an object")
         if row["created_at"] is None:
-            return _unreadable(row, "its created_at lies outside of the years 1 to 9999")
+            return _unreadable(row, "its created_at is NULL, or outside of the years 1 to 9999")
         if not 0 <= row["head_seq"] <= MAX_INT:
             return Finding(row["world_id"], 1, f"the head's head_seq is {row['head_seq']}")
         for name in ("sim_time", "wall_time"):
@@ -136,7 +144,7 @@ class WorldRecord(BaseModel):
 
 
 def _unreadable(row: asyncpg.Record, why: str) -> Finding:
-    return Finding(row["world_id"], 1, f"the row of this world in the table worlds cannot be read: {why}")
+    return Finding(row["world_id"] or "", 1, f"the row of this world in the table worlds cannot be read: {why}")
 
 
 def genesis_payload(world_id: str, text: str) -> dict[str, Any]:

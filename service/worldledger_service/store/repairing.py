@@ -75,7 +75,7 @@ async def repair_requests(
 
 async def _only_requests(reader: Reader, world_id: str) -> bool:
     """Return whether a world never existed: there are only requests for it, which are forged."""
-    (extent,) = await reader.fetch(statements.EXTENT, world_id)
+    extent, *_ = await reader.fetch(statements.EXTENT, world_id)
     return (
         extent["head_seq"] is None and extent["last_seq"] is None and not await reader.fetch(statements.WORLD, world_id)
     )

@@ -117,7 +117,7 @@ select world_id, w.ruleset, h.head_seq from worlds w join heads h using (world_i
 where world_id > $1 order by world_id limit $2
 """
 
-HEADS = "select world_id, head_seq from heads where world_id = any($1::text[])"
+HEADS = "select world_id, head_seq from heads where world_id = any($1::text[]) and head_seq is not null"
 
 SET_HEAD = """
 update heads set head_seq = $2, head_checksum = $3, sim_time = $4, wall_time = $5, moved = true
@@ -133,7 +133,8 @@ join requests q on q.world_id = $1 and q.source_id = r.source_id and q.req_id = 
 #: The effect that a fork goes on from: $1 world_id and $2 global_seq of the parent. No row: no such world.
 #: ``wall_time`` is text, because it may have been changed into anything.
 FORK_POINT = """
-select w.world_uuid, e.checksum, e.sim_time, e.effect ->> 'wall_time' as wall_time from worlds w
+select w.world_uuid, e.world_id is null as is_missing, e.checksum, e.sim_time, e.effect ->> 'wall_time' as wall_time
+from worlds w
 left join effects e on e.world_id = w.world_id and e.global_seq = $2 where w.world_id = $1
 """
 
@@ -431,11 +432,18 @@ FOR_CLOSING = "set local idle_in_transaction_session_timeout = '60s'"
 
 #: In one snapshot: the world's head and the last seq that is actually in the log.
 EXTENT = """
-select h.head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum, h.sim_time, h.wall_time,
+select h.world_id is not null as has_head, h.head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum,
+       h.sim_time, h.wall_time,
        (select max(global_seq) from effects where world_id = $1) as last_seq,
        (select min(global_seq) from effects where world_id = $1) as first_seq,
        exists (select from requests where world_id = $1) as has_requests,
-       exists (select from prefixes where world_id = $1) as is_prefix
+       exists (select from prefixes where world_id = $1) as is_prefix,
+       case when not exists (
+           select from pg_catalog.pg_constraint where conrelid = 'public.effects'::regclass and contype = 'p'
+           and pg_catalog.pg_get_constraintdef(oid) = 'PRIMARY KEY (world_id, global_seq)')
+       then (select min(coalesce(global_seq, 0)) from (
+           select global_seq from effects where world_id = $1 group by global_seq
+           having global_seq is null or count(*) > 1) wrong) end as wrong_place
 from (select $1::text as world_id) asked left join heads h using (world_id)
 """
 
@@ -525,6 +533,14 @@ select world_id from (
     union (select world_id from heads where world_id >= $1 order by world_id limit 500)
     union (select world_id from prefixes where world_id >= $1 order by world_id limit 500)
 ) named order by world_id limit 500
+"""
+
+#: How many rows of each table of the log belong to no world.
+WITHOUT_WORLD = """
+select 'worlds' as "table", count(*) as rows from worlds where world_id is null
+union all select 'heads', count(*) from heads where world_id is null
+union all select 'effects', count(*) from effects where world_id is null
+union all select 'requests', count(*) from requests where world_id is null
 """
 
 # -- states ------------------------------------------------------------------------------------------------

@@ -512,7 +512,10 @@ class Store:
         Raises WorldNotFoundError, and TamperedError if its head is gone or its row cannot be read.
         """
         check_world_name(world_id)
-        for row in await self.reader.fetch(statements.WORLD, world_id):
+        rows = await self.reader.fetch(statements.WORLD, world_id)
+        if len(rows) > 1:  # the schema's keys are lost
+            raise Finding(world_id, 1, "the table worlds or heads has several rows of this world").error()
+        for row in rows:
             if row["headless"]:
                 what = "the row of this world is missing from the table heads"
                 raise Finding(world_id, 1, what).error()

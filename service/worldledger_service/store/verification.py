@@ -20,7 +20,7 @@ from worldledger.repeats import KEY_BYTES, Repeats
 from worldledger_service.store import statements
 from worldledger_service.store.lineage import check_inherited, check_parent, read_fork_point
 from worldledger_service.store.prefetch import prefetch
-from worldledger_service.store.records import WorldRecord
+from worldledger_service.store.records import MEND_NULL, WorldRecord
 from worldledger_service.store.request_rows import RequestRows, RequestsDigest, each_has_one_row
 from worldledger_service.store.spans import Span, Used, Workers, has_begun
 
@@ -38,6 +38,8 @@ _SPAN: Final = 100_000
 _HEAD_START: Final = 20_000
 #: Effects among which a place is looked for where a log can be cut: the largest request has fewer, as a rule.
 _NEAR_A_CUT: Final = 1000
+#: What to do about rows that the schema's keys would have refused.
+_MEND_KEY: Final = "delete what is wrong, then `worldledger db upgrade` makes the key again"
 
 
 async def verify_world(
@@ -76,7 +78,7 @@ async def verify_world(
         start_name=start_name,
         workers=workers,
     )
-    if verdict.finding is not None:
+    if verdict.finding is not None and not verdict.only_requests:
         return verdict
     ancestors = _Ancestors(reader, is_full=is_full, progress=progress, before=verdict.effects)
     return await ancestors.verified(verdict, elsewhere, left_out=is_own or start != ORIGIN)
@@ -100,7 +102,9 @@ async def _verify_own(
         return verdict
     # Something does not hold: what it is, and where, is found by another look, by one process, from the start on.
     async with log.verified(None) as (verdict, rows):
-        return verdict if verdict.finding is not None else replace(verdict, finding=await rows.problem())
+        if verdict.finding is None and (problem := await rows.problem()) is not None:
+            return replace(verdict, finding=problem, only_requests=True)
+        return verdict
 
 
 @asynccontextmanager
@@ -238,12 +242,20 @@ class _Log:
     async def _begin(self) -> _Begun | Verdict:
         """Look at what is there besides the effects; return the verdict if nothing else needs to be looked at."""
         world_id, start = self._world_id, self._start
-        (extent,) = await self._reader.fetch(statements.EXTENT, world_id)  # always one row
-        row = next(iter(await self._reader.fetch(statements.WORLD, world_id)), None)
+        extent, *more = await self._reader.fetch(statements.EXTENT, world_id)
+        rows = await self._reader.fetch(statements.WORLD, world_id)
+        row = next(iter(rows), None)
+        if more or len(rows) > 1:  # the schema's keys are lost
+            table, count = ("heads", len(more) + 1) if more else ("worlds", len(rows))
+            what = f"the table {table} has {count} rows of this world; {_MEND_KEY}"
+            return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what))
         end = None if extent["head_seq"] is None else Position(extent["head_seq"], extent["head_checksum"])
         is_named = extent["last_seq"] is not None or extent["has_requests"] or extent["is_prefix"]
         if row is None and end is None and not is_named:
             return _nothing_left(world_id, start, self._noted, self._start_name)
+        if end is None and extent["has_head"]:
+            what = f"head_seq is NULL in this world's row of the table heads; {MEND_NULL}"
+            return Verdict(world_id, ORIGIN, 0, Finding(world_id, 1, what))
         if row is None or end is None:
             missing = "worlds" if row is None else "heads"
             what = f"the row of this world is missing from the table {missing}"
@@ -356,7 +368,7 @@ class _Ancestors:
                 except TamperedError as error:
                     finding = Finding(world_id, error.details["global_seq"], error.details["what"])
                     if world_id == verdict.world_id:
-                        return replace(verdict, finding=finding)
+                        return replace(verdict, finding=finding, only_requests=False)
                     part = replace(part, state="tampered", finding=finding)
             parts.append(part)
             if part.state != "verified":
@@ -432,7 +444,10 @@ def _asked(text: bytes | None) -> tuple[str, str] | None:
 
 def _ending_problem(world_id: str, extent: asyncpg.Record, last: bytes | None) -> Finding | None:
     """Look at what the chain does not tell: the head's clocks, rows beyond the head, a fork of one effect."""
-    head_seq = extent["head_seq"]
+    head_seq, wrong = extent["head_seq"], extent["wrong_place"]
+    if wrong is not None:
+        seqs = f"several rows of seq {wrong}" if wrong else "a row of which global_seq is NULL"
+        return Finding(world_id, max(wrong, 1), f"the table effects has {seqs}; {_MEND_KEY}")
     if extent["last_seq"] is not None and extent["last_seq"] > head_seq:
         return Finding(world_id, head_seq + 1, f"the log goes on beyond its head (seq {head_seq})")
     if extent["first_seq"] is not None and extent["first_seq"] < 1:
@@ -443,11 +458,21 @@ def _ending_problem(world_id: str, extent: asyncpg.Record, last: bytes | None) -
         effect = orjson.loads(last)
         for name in ("sim_time", "wall_time"):
             if effect[name] != extent[name]:
-                what = f"the head's {name} is {extent[name]!r}, the last effect's is {effect[name]!r}"
+                said = "NULL" if extent[name] is None else repr(extent[name])
+                what = f"the head's {name} is {said}, the last effect's is {effect[name]!r}"
                 return Finding(world_id, head_seq, what)
         if head_seq < FORK_DIGEST_SEQ and begins_fork(effect) and not extent["is_prefix"]:
             return Finding(world_id, FORK_DIGEST_SEQ, f"missing: {FORK_DIGEST_RULE}")
     return None
+
+
+async def without_world(reader: Reader) -> list[Finding]:
+    """Return a finding, of the world ``""``, for each table of the log with rows that belong to no world."""
+    return [
+        Finding("", 1, f"the table {table} has {count} of which world_id is NULL; {_MEND_KEY}")
+        for table, rows in await reader.fetch(statements.WITHOUT_WORLD)
+        if (count := "a row" if rows == 1 else f"{rows} rows") and rows
+    ]
 
 
 async def every_world(reader: Reader) -> AsyncIterator[str]:
