@@ -15,7 +15,7 @@ from websockets.asyncio.client import connect
 from worldledger_service.api import wire
 from worldledger_service.api.wire import Connections
 
-from tests.waiting import wait_for
+from tests.waiting import calls_by_turn, wait_for
 
 from .helpers import Served, draft, problem, serving
 
@@ -366,6 +366,22 @@ async def test_bodies_share_what_there_is(database_url: str) -> None:
         opened.table.clock = lambda: time.monotonic() + 1000
         await opened.good(await opened.connect(), chunk + b"\r\n0\r\n\r\n")
         await opened.refused(slow, 503, "overloaded")
+
+
+async def test_a_body_of_very_many_pieces_lets_others_in_between(database_url: str) -> None:
+    """However small its pieces are, it is read whole, also behind an ended side; not much of it in one turn."""
+    body = httpx2.Request("POST", "http://x", json=draft("x" * 100 * _KIB)).content
+    pieces = b"".join(b"1\r\n%c\r\n" % each for each in body)
+    async with port(database_url) as opened:
+        for ended in (False, True):
+            with calls_by_turn(wire.Protocol, "on_body") as calls:
+                pair = await opened.connect(_CHUNKED + pieces + b"0\r\n\r\n")
+                if ended:
+                    pair[1].write_eof()
+                answer = await opened.one(pair)
+            assert answer.status_code == 201, answer.text
+            assert calls.total() == len(body)
+            assert max(calls.values()) <= 2 * (4096 // 6 + 1)  # a piece that had waited, and one that came
 
 
 # -- what is counted -----------------------------------------------------------------------------------------

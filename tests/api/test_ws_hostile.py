@@ -14,7 +14,7 @@ from worldledger_service.api.ws import transport
 from worldledger_service.api.ws.connection import MOST_UNREADABLE
 from worldledger_service.api.ws.messages import MAX_BYTES
 
-from tests.waiting import wait_for
+from tests.waiting import calls_by_turn, wait_for
 from worldledger.errors import FoldError
 
 from .helpers import Served, WorldClient, serving
@@ -184,6 +184,20 @@ async def test_empty_parts_add_up_to_nothing(served: Served, inhabited: WorldCli
         await wire.writer.drain()
         wire.write(0, b'"ping"}')
         assert await wire.frame() == (1, b'{"type":"pong"}')
+
+
+async def test_very_many_frames_let_others_in_between(served: Served, inhabited: WorldClient) -> None:
+    """However many frames of nothing there are, what follows them is answered; not many are taken in one turn."""
+    async with undisturbed(served), wired(served, query="?view_seq=4") as wire:
+        await wire.frame()  # hello
+        with calls_by_turn(transport.SocketProtocol, "handle_pong") as calls:
+            for _ in range(50_000):
+                wire.write(10, b"")
+            await wire.writer.drain()
+            wire.write(1, b'{"type":"ping"}')
+            assert await wire.frame() == (1, b'{"type":"pong"}')
+        assert calls.total() == 50_000
+        assert max(calls.values()) <= 2 * (1024 // 6 + 1)  # a piece that had waited, and one that came
 
 
 # -- clients that do not read, or do not answer ------------------------------------------------------------

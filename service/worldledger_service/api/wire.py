@@ -247,12 +247,17 @@ _AROUND_HEADER: Final = 4
 #: Characters that are repeated of what is refused.
 _MOST_SHOWN: Final = 100
 #: Versions of HTTP that know no Host.
-_WITHOUT_HOST: Final = frozenset({"0.9", "1.0"})
+_WITHOUT_HOST: Final = frozenset({"1.0"})
 #: The name that a request's target is under where it has one (RFC 9112, 3.2.2).
 _AUTHORITY: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)")
 #: Bytes that are parsed at once. The parser does not say where in them one part ends and the next begins, so a limit
 #: may be exceeded by as many; the parts of a first header and the trailers are counted exactly.
 _PIECE_BYTES: Final = 4096
+#: Most parts (headers, pieces of bodies, beginnings of messages) of such a piece behind which the rest of a read is
+#: parsed at once. Behind more, whatever else waits comes first: a part of a byte takes as long as one of thousands.
+_MOST_PARTS: Final = 128
+#: The versions of HTTP that are spoken.
+_VERSIONS: Final = frozenset({"1.0", "1.1"})
 
 _log = logging.getLogger(__name__)
 
@@ -312,6 +317,11 @@ class Protocol(HttpToolsProtocol):
         self._part: Literal["header", "body"] | None = "header"
         #: how many messages have begun
         self._messages = 0
+        #: parts of the piece that was parsed last; what was read behind it and not parsed yet; whether nothing comes
+        #: after that
+        self._parts = 0
+        self._rest = b""
+        self._has_ended = False
         #: bytes of a header, or between two pieces of a body, and those of the headers behind a body (trailers)
         self._unread = self._trailer_bytes = 0
         #: bytes of this message's body, and those of the present `body_timeout`
@@ -357,6 +367,9 @@ class Protocol(HttpToolsProtocol):
         waits no longer (`worldledger_service.api.streaming.disconnected`). An answer that has begun and is not whole is
         cut off, as for a client that has left, so that nothing is done for nobody.
         """
+        if self._rest:
+            self._has_ended = True
+            return True
         if self._refused or self.transport.is_closing() or not self._is_owed():
             return False
         if self._handed is not None and self._handed.response_started and not self._handed.response_complete:
@@ -484,9 +497,16 @@ class Protocol(HttpToolsProtocol):
     # -- what comes ------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Parse data in pieces, so that no more of a header is read than it may have."""
+        """Parse data in pieces, so that no more of a header is read than it may have.
+
+        Of a read with very many small parts the rest waits, until all others have had a turn.
+        """
         if self._is_deaf:
             self._throw_away(len(data))
+            return
+        if self._rest:
+            self._rest += data
+            self.transport.pause_reading()
             return
         most = self._settings.max_header_bytes
         if len(data) <= _PIECE_BYTES and self._unread + len(data) <= most:
@@ -503,9 +523,28 @@ class Protocol(HttpToolsProtocol):
             size = min(room, _PIECE_BYTES)
             piece, left = left[:size], left[size:]
             self._unread += len(piece)
+            self._parts = 0
             if not self._feed(piece):
                 return
+            if self._parts > _MOST_PARTS and left:
+                self._rest = bytes(left)
+                self.transport.pause_reading()
+                self.loop.call_soon(self._go_on)
+                break
         self._stand()
+
+    def _go_on(self) -> None:
+        """Parse what waited for its turn."""
+        rest, self._rest = self._rest, b""
+        if self.transport.is_closing():
+            return
+        if not self.flow.read_paused:
+            self.transport.resume_reading()
+        self.data_received(rest)
+        if self._has_ended and not self._rest:
+            self._has_ended = False
+            if not self.eof_received():
+                self.transport.close()
 
     def _throw_away(self, size: int) -> None:
         """Count what comes after a refusal. Beyond the limit nothing is read any more, and soon the connection closes.
@@ -544,9 +583,11 @@ class Protocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._part = "header"
         self._messages += 1
+        self._parts += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; one after a body (a trailer) is counted and ignored."""
+        self._parts += 1
         if self._part == "header":
             super().on_header(name, value)
         elif not self._is_deaf:
@@ -571,15 +612,11 @@ class Protocol(HttpToolsProtocol):
             elif name == b"host":
                 hosts += 1
         self._has_body = declared > 0 or bool(codings)
-        if hosts > 1 or (not hosts and self.parser.get_http_version() not in _WITHOUT_HOST):
-            self._refuse(BadRequestError(f"a request has one header Host, and this one has {hosts or 'none'}"))
-        elif codings not in ([], [b"chunked"]):
-            what = b", ".join(codings).decode("latin-1")[:_MOST_SHOWN]
-            self._refuse(TransferCodingError(f"a body may have the transfer coding 'chunked' alone, and not {what!r}"))
-        elif declared > self._settings.max_body_bytes:
-            self._refuse(self._too_large())
-        elif declared and not self._connections.has_room_for(declared):
-            self._refuse(self._no_room())
+        version = self.parser.get_http_version()
+        if version == "1.0":
+            self.expect_100_continue = False  # RFC 9110, 10.1.1
+        if (problem := self._problem(version, hosts, codings, declared)) is not None:
+            self._refuse(problem)
         elif self.parser.should_upgrade() and self._should_upgrade():
             if self._has_body:
                 self._refuse(BadRequestError("a WebSocket handshake has no body"))
@@ -592,8 +629,24 @@ class Protocol(HttpToolsProtocol):
             if self._has_body:
                 self._bodies[self.cycle] = self._connections.begin(self)
 
+    def _problem(self, version: str, hosts: int, codings: list[bytes], declared: int) -> SimulationError | None:
+        """Return why a request is refused for its header alone."""
+        if version not in _VERSIONS:
+            return BadRequestError(f"this is HTTP/{version[:_MOST_SHOWN]}, and HTTP/1.1 and 1.0 are spoken here")
+        if hosts > 1 or (not hosts and version not in _WITHOUT_HOST):
+            return BadRequestError(f"a request has one header Host, and this one has {hosts or 'none'}")
+        if codings not in ([], [b"chunked"]):
+            what = b", ".join(codings).decode("latin-1")[:_MOST_SHOWN]
+            return TransferCodingError(f"a body may have the transfer coding 'chunked' alone, and not {what!r}")
+        if declared > self._settings.max_body_bytes:
+            return self._too_large()
+        if declared and not self._connections.has_room_for(declared):
+            return self._no_room()
+        return None
+
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
+        self._parts += 1
         if self._is_deaf:
             return
         self._unread = 0
@@ -635,6 +688,7 @@ class Protocol(HttpToolsProtocol):
         So is one that does not wait for the answer to the request before it.
         """
         offered = any(name == b"sec-websocket-key" for name, _ in self.headers)
+        offered = offered and self.parser.get_http_version() == "1.1"  # RFC 6455, 4.1
         return offered and self._is_answered() and self.parser.get_method() == b"GET" and super()._should_upgrade()
 
     # -- what is answered ------------------------------------------------------------------------------------

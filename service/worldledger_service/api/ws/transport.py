@@ -32,6 +32,10 @@ _LINGER: Final = 2.0
 _LOOK: Final = 5.0
 #: Bytes that the system buffers for one client. What waits there is old by the time that a slow client reads it.
 _SEND_BUFFER: Final = 256 * 1024
+#: Bytes that are parsed at once, and most frames of them behind which the rest of a read is parsed at once, too. Behind
+#: more, whatever else waits comes first: a frame of no content takes as long as one of thousands of bytes.
+_PIECE_BYTES: Final = 1024
+_MOST_FRAMES: Final = 32
 #: Unsent bytes at which a client that asks for yet another pong is given up.
 _FLOOD: Final = 1024 * 1024
 
@@ -47,6 +51,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.close_timeout = _CLOSING[0]
         self._heard_at = self.loop.time()
         self._unsent = 0
+        #: frames of the piece that was parsed last; what was read behind it, and what has that parsed later
+        self._frames = 0
+        self._rest = b""
+        self._turn: asyncio.Handle | None = None
         self._looking: asyncio.TimerHandle | None = None
         with suppress(OSError, AttributeError):
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
@@ -54,11 +62,35 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     # -- coming in -----------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Read on."""
+        """Parse data in pieces. Of a read with very many frames the rest waits, until all others have had a turn."""
         self._heard_at = self.loop.time()
-        super().data_received(data)
+        self._rest += data
+        if self._turn is None:
+            self._parse()
+        else:
+            self.transport.pause_reading()
+
+    def _parse(self) -> None:
+        waited, self._turn = self._turn is not None, None
+        left, self._rest = memoryview(self._rest), b""
+        while left and not self.transport.is_closing():
+            piece, left = bytes(left[:_PIECE_BYTES]), left[_PIECE_BYTES:]
+            self._frames = 0
+            super().data_received(piece)
+            if left and self._frames > _MOST_FRAMES:
+                self._rest = bytes(left)
+                self.transport.pause_reading()
+                self._turn = self.loop.call_soon(self._parse)
+                return
+        if waited and not self.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
         if not self.handshake_initiated and self.conn.handshake_exc is not None and not self.transport.is_closing():
             self._refuse("")
+
+    def handle_events(self) -> None:
+        """Take what was parsed."""
+        self._frames += len(self.conn.events)
+        super().handle_events()
 
     def handle_connect(self, event: Request) -> None:
         """Begin the handshake, or refuse what is none."""
