@@ -207,10 +207,13 @@ async def test_check_names_rows_that_no_program_writes(database_url: str) -> Non
         )
     found = [line for line in await schema.check(database_url) if line.startswith(("row ", "relation "))]
     odd, tick = "which no program writes: delete it", r"row of open_ticks with world_id 'w\n1'"
+    anew = "`worldledger projections rebuild` makes it anew"
     assert found == [
         "relation other: unexpected: table, owner postgres, permanent, options {}, row security f, replica identity d",
+        rf"{tick}: world_id is w\n1, {odd}, and it is made again from the log",
         f"{tick}: tick is 9223372036854775807, {odd}, and it is made again from the log",
         f"{tick}: sim_time is NaN, {odd}, and it is made again from the log",
+        f"row of projection_builds with build '': build is , which no program writes: {anew}",
         f"row of projection_leases with name 'build:x_1': token is -1, {odd} while no process feeds the projections",
     ]
     assert by_hand(found)[found[1]] == ""
@@ -495,6 +498,46 @@ async def test_check_knows_what_stands_beside_postgresql_s_own(database_url: str
         async with connection.transaction():
             await connection.execute(FOREIGN["a relation"][0])
         assert await schema.check(database_url) == [FOREIGN["a relation"][1]]
+
+
+async def test_advice_can_be_copied(database_url: str) -> None:
+    """The SQL that is advised has no character that a terminal would show as another, and does what it says."""
+    odd = "a\n\t'\\\u200b\U000e0001b"
+    async with connected(database_url) as connection:
+        view, table, function, trigger = ('"' + n + odd.replace("'", '""') + '"' for n in "vtfr")
+        await connection.execute("insert into prefixes values ($1), ('a\n')", odd)
+        await connection.execute(
+            f"""
+            create view analytics.{view} as select 1 as one; alter view analytics.{view} owner to worldledger_service;
+            create view analytics."Capital" as select 1 as one;
+            alter view analytics."Capital" owner to worldledger_service;
+            create table {table} (one int);
+            create function {function}() returns int language sql as 'select 1';
+            create domain "My Type" as int;
+            create constraint trigger {trigger} after insert on worlds
+            for each row execute function suppress_redundant_updates_trigger()
+            """
+        )
+    found = await _check(database_url)
+    advised = statements(by_hand(found).values())
+    assert all(sql.isprintable() for sql in advised), advised
+    assert r"delete from public.prefixes where world_id = E'a\u000a\u0009''\\\u200b\U000e0001b';" in advised
+    async with connected(database_url) as connection:
+        for statement in advised:
+            await connection.execute(statement)
+    assert await _check(database_url) == []
+
+
+async def test_a_setting_of_the_owner_is_reset(database_url: str) -> None:
+    """An owner's role that was made read-only is a finding, and the SQL for it makes it right."""
+    async with connected(database_url) as connection, undone(connection):
+        await connection.execute("alter role worldledger_owner set default_transaction_read_only = on")
+        found = compare(await schema.catalogue(connection), expected())
+        assert found == ["setting of role worldledger_owner: unexpected: default_transaction_read_only=on"]
+        advised = statements(by_hand(found).values())
+        assert advised == ["alter role worldledger_owner reset default_transaction_read_only;"]
+        await connection.execute(advised[0])
+        assert compare(await schema.catalogue(connection), expected()) == []
 
 
 async def test_check_compares_marks_of_beginnings_with_forks(database_url: str) -> None:

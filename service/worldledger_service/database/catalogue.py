@@ -91,10 +91,11 @@ where nspname in ('projections', 'analytics')
 """
 
 #: PostgreSQL 18 lists NOT NULL as constraints too; they stand with the columns here, unless rows may violate them.
+#: Those of triggers are listed with these.
 _CONSTRAINTS: Final = """
 select format('constraint %s on %s: %s%s', conname, ours.name, pg_get_constraintdef(pg_constraint.oid),
               case when not convalidated then ' not valid' end)
-from ours join pg_constraint on conrelid = ours.oid where contype <> 'n' or not convalidated
+from ours join pg_constraint on conrelid = ours.oid where contype <> 't' and (contype <> 'n' or not convalidated)
 """
 
 _INDEXES: Final = """
@@ -135,7 +136,7 @@ select format('function %s: takes %s, returns %s, %s, %s, %s%s, parallel %s, own
               replace(coalesce(pg_get_function_sqlbody(functions.oid), prosrc), E'\n', '\n'))
 from functions join pg_language on pg_language.oid = prolang
 union all
-select format('type %s: %s, owner %s', typname, typtype, typowner::regrole) from types
+select format('type %s: %s, owner %s', quote_ident(typname), typtype, typowner::regrole) from types
 """
 
 #: An owner's own MAINTAIN came with PostgreSQL 17. USAGE of the schemas may be given to anybody.
@@ -153,7 +154,7 @@ _PRIVILEGES: Final = """
     select 'function ' || signature, proowner, acl.*
     from functions, aclexplode(coalesce(proacl, acldefault('f', proowner))) as acl
     union all
-    select 'type ' || typname, typowner, acl.*
+    select 'type ' || quote_ident(typname), typowner, acl.*
     from types, aclexplode(coalesce(typacl, acldefault('T', typowner))) as acl
     union all
     select 'schema ' || nspname, nspowner, acl.*

@@ -36,6 +36,10 @@ _FINDING: Final = re.compile(
 #: A name that needs no quotes, and one of a relation as PostgreSQL writes it.
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*\Z")
 _PLACE: Final = re.compile(r'(?:(?:[a-z_][a-z0-9_]*|"(?:[^"]|"")+")(?:\.(?!\Z)|\Z)){1,2}\Z')
+#: The same in a finding: a view's.
+_VIEW: Final = r'(?P<name>(?:\w+|"(?:[^"]|"")+")\.(?:\w+|"(?:[^"]|"")+"))'
+#: A literal or a quoted name in a statement.
+_QUOTED: Final = re.compile(r"""\bE'(?:[^']|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _KINDS: Final = {"S": "sequence", "m": "materialized view", "p": "table", "f": "foreign table"}
 
 
@@ -266,8 +270,8 @@ def _of_roles(what: str, was: str | None, wanted: str | None) -> Step:
             f"alter role {name} " + " ".join(("" if on == "t" else "no") + each for each, on in given.items()), False
         )
     if kind == "setting":
-        setting, _, value = (wanted or how).partition("=")
-        return Step(f"alter role {name.rpartition(' ')[2]} set {setting} = {value}", False)
+        done = f"reset {how.partition('=')[0]}" if wanted is None else f"set {wanted.replace('=', ' = ', 1)}"
+        return Step(f"alter role {name.rpartition(' ')[2]} {done}", False)
     if kind == "default":  # default privileges of ROLE in schema SCHEMA on relations: {GRANTEE=r/GRANTOR,…}
         of, _, on = name.removeprefix("privileges of ").rpartition(" on ")
         has, needs = [set((each or "{}").strip("{}").split(",")) - {""} for each in (was, wanted)]
@@ -288,7 +292,7 @@ _MENDED: Final = re.compile(
 )
 #: Other findings of `check`, each with what makes it right.
 _OTHERS: Final = (
-    (re.compile(r"view (?P<name>[\w.]+): unexpected, or of a projection"), "drop view {name}"),
+    (re.compile(rf"view {_VIEW}: unexpected, or of a projection"), "drop view {name}"),
     (
         re.compile(r"view (?P<name>[\w.]+): is not the view that this program makes: it is no view"),
         "-- {name}: drop or rename what stands there, then run `worldledger db upgrade`",
@@ -348,8 +352,28 @@ def by_hand(findings: Iterable[str]) -> dict[str, str]:
 
 def statements(left: Iterable[str]) -> list[str]:
     """Return what makes findings right, as `by_hand` returns it, in an order in which it can be run."""
-    ended = [sql if "-- " in sql else f"{sql};" for sql in left if sql]
+    ended = [runnable(sql if "-- " in sql else f"{sql};") for sql in left if sql]
     return sorted(ended, key=lambda sql: sql.startswith("drop routine "))  # what is made of functions goes before
+
+
+def runnable(sql: str) -> str:
+    """Return the same statement with escapes, in its literals and names, for characters that cannot be seen.
+
+    It can be copied from a terminal, where messages have escapes in their place that mean nothing to PostgreSQL.
+    """
+    return _QUOTED.sub(_escaped, sql)
+
+
+def _escaped(quoted: re.Match[str]) -> str:
+    text = quoted[0]
+    if text.isprintable():
+        return text
+    is_name, has_escapes = text.startswith('"'), text.startswith("E")
+    begin, short, long = ("U&", r"\{:04x}", r"\+{:06x}") if is_name else ("E", r"\u{:04x}", r"\U{:08x}")
+    text = text[1:] if has_escapes else text.replace("\\", r"\\")
+    return begin + "".join(
+        each if each.isprintable() else (short if each <= "\uffff" else long).format(ord(each)) for each in text
+    )
 
 
 def _goes_with(what: str, how: str, added: Collection[str]) -> bool:

@@ -25,6 +25,7 @@ from worldledger_service.database.guards import (
     SERVICE_ROLE,
     statements,
 )
+from worldledger_service.database.mending import runnable
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import Connection
@@ -163,11 +164,12 @@ async def other_settings(connection: Connection) -> list[str]:
         value, place = found.get(name, (None, ""))
         if value != wanted:
             what = "is not set" if value is None else f"is {value!r}"
-            mended = f"ALTER ROLE {READER_ROLE}{place} SET {name} TO '{wanted}'"
+            mended = runnable(f"ALTER ROLE {READER_ROLE}{place} SET {name} TO '{wanted}'")
             lines.append(f"reader: {name} {what} for the role, not {wanted!r}: {mended}")
     for name, (value, place) in found.items():
         if name not in READER_SETTINGS and name not in _BOUNDS:
-            lines.append(f"reader: {name} is {value!r} for the role: ALTER ROLE {READER_ROLE}{place} RESET {name}")
+            mended = runnable(f"ALTER ROLE {READER_ROLE}{place} RESET {name}")
+            lines.append(f"reader: {name} is {value!r} for the role: {mended}")
     return lines
 
 
@@ -181,19 +183,19 @@ async def beyond_reading(connection: Connection) -> list[str]:
         what = "may have any number of sessions, and leave none to others"
         found.append(f"reader: {what}: ALTER ROLE {READER_ROLE} CONNECTION LIMIT {READER_SESSIONS}")
     for row in await connection.fetch(_CREATING):
-        mended = f"REVOKE CREATE ON {row['place']} FROM PUBLIC, {READER_ROLE}"
+        mended = runnable(f"REVOKE CREATE ON {row['place']} FROM PUBLIC, {READER_ROLE}")
         found.append(f"reader: may make tables in the {row['place']}: {mended}")
     for row in await connection.fetch(_WRITING):
         on = f"{'SEQUENCE ' if row['is_sequence'] else ''}{row['place']}"
-        mended = f"REVOKE {row['privileges']} ON {on} {_FROM_READERS}"
+        mended = runnable(f"REVOKE {row['privileges']} ON {on} {_FROM_READERS}")
         if row["is_readers"]:
-            mended = f"ALTER TABLE {row['place']} OWNER TO CURRENT_USER"
+            mended = runnable(f"ALTER TABLE {row['place']} OWNER TO CURRENT_USER")
         found.append(f"reader: may write to {row['place']} ({row['privileges']}): {mended}")
     for row in await connection.fetch(_DEFINERS):
-        mended = f"REVOKE EXECUTE ON ROUTINE {row['routine']} {_FROM_READERS}"
+        mended = runnable(f"REVOKE EXECUTE ON ROUTINE {row['routine']} {_FROM_READERS}")
         found.append(f"reader: may call {row['routine']}, which does what {row['owner']} may: {mended}")
     for row in await connection.fetch(_PARAMETERS):
-        mended = f"REVOKE {row['privileges']} ON PARAMETER {row['name']} {_FROM_READERS}"
+        mended = runnable(f"REVOKE {row['privileges']} ON PARAMETER {row['name']} {_FROM_READERS}")
         found.append(f"reader: may change the server's setting {row['name']}: {mended}")
     if others := [row["datname"] for row in await connection.fetch(_EMBEDDED_OTHERS)]:
         what = f"may connect to {' and '.join(others)} on this server, and write there"
@@ -208,8 +210,8 @@ async def beyond_reading(connection: Connection) -> list[str]:
 #: The logins that are readers, and those of their sessions whose statement or transaction has outlasted the limits of
 #: `READER_SETTINGS`. Times are null where the user may not see them.
 _LOGINS: Final = f"""
-select r.rolname as name, r.rolname <> '{READER_ROLE}' and not coalesce(r.rolconfig::text, '') ~ 'statement_timeout'
-       as is_unlimited,
+select quote_ident(r.rolname) as name,
+       r.rolname <> '{READER_ROLE}' and not coalesce(r.rolconfig::text, '') ~ 'statement_timeout' as is_unlimited,
        not coalesce(r.rolconfig::text, '') ~ 'temp_file_limit' as is_without_files,
        array(select a.pid from pg_catalog.pg_stat_activity a
              where a.usesysid = r.oid and a.datname = current_database()
@@ -235,7 +237,7 @@ async def beyond_privileges(connection: Connection) -> list[str]:
     """Say of each reader's login what no privilege bounds, and which of its sessions have outlasted their limits."""
     lines = []
     for row in await connection.fetch(_LOGINS):
-        name = row["name"]
+        name = runnable(row["name"])
         what = f"{name} can lift its statement_timeout, which PostgreSQL lets nobody forbid"
         if row["is_unlimited"]:
             what += f"; it has none yet: ALTER ROLE {name} SET statement_timeout TO '60s'"

@@ -64,6 +64,9 @@ order by name
 """
 
 
+#: A place whose name is quoted, and would be the same without.
+_NEEDS_NO_QUOTES: Final = re.compile(r'[a-z]+\."[a-z_][a-z0-9_]*"\Z')
+
 #: Worlds that are marked as beginnings alone, and are none: an import brings one up to where a fork goes on from it.
 _NO_BEGINNINGS: Final = """
 select quote_literal(p.world_id) as name, h.head_seq
@@ -169,7 +172,7 @@ async def _marks(connection: Connection) -> list[str]:
 
 
 def _plain(place: str) -> str:
-    return place.replace('"', "")
+    return place.replace('"', "") if _NEEDS_NO_QUOTES.match(place) else place
 
 
 __all__ = [
