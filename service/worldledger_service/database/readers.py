@@ -7,8 +7,8 @@ wait. The first is the database owner's to take away, the others belong to the s
 listed by ``worldledger db check``.
 
 What nobody can take away, not even a superuser, is that a session lifts its own ``statement_timeout`` and
-``idle_in_transaction_session_timeout``: PostgreSQL checks no privilege for these. `beyond_privileges` says who could,
-and who has.
+``idle_in_transaction_session_timeout``: PostgreSQL checks no privilege for these, nor for preparing a transaction,
+which outlives its session. `beyond_privileges` says who could, and who has.
 """
 
 from __future__ import annotations
@@ -207,6 +207,11 @@ async def beyond_reading(connection: Connection) -> list[str]:
     return found
 
 
+#: The condition that a role r is a reader's, or may become one, and is no other of the program's.
+_IS_READER: Final = f"""
+not r.rolsuper and pg_has_role(r.oid, '{READER_ROLE}', 'member')
+  and not pg_has_role(r.oid, '{SERVICE_ROLE}', 'member') and not pg_has_role(r.oid, '{OWNER_ROLE}', 'member')
+"""
 #: The logins that are readers, and those of their sessions whose statement or transaction has outlasted the limits of
 #: `READER_SETTINGS`. Times are null where the user may not see them.
 _LOGINS: Final = f"""
@@ -223,9 +228,16 @@ select quote_ident(r.rolname) as name,
                and has_database_privilege(r.oid, d.oid, 'connect')
              order by d.datname) as elsewhere
 from pg_catalog.pg_roles r
-where r.rolcanlogin and not r.rolsuper and pg_has_role(r.oid, '{READER_ROLE}', 'member')
-  and not pg_has_role(r.oid, '{SERVICE_ROLE}', 'member') and not pg_has_role(r.oid, '{OWNER_ROLE}', 'member')
+where r.rolcanlogin and {_IS_READER}
 order by r.rolname
+"""
+_PREPARABLE: Final = "select current_setting('max_prepared_transactions')::int"
+#: Transactions that readers have prepared; they are ended in the database in which they were begun.
+_PREPARED: Final = f"""
+select quote_ident(r.rolname) as name, quote_literal(x.gid) as transaction
+from pg_catalog.pg_prepared_xacts x join pg_catalog.pg_roles r on r.rolname = x.owner
+where x.database = current_database() and {_IS_READER}
+order by x.prepared
 """
 
 
@@ -234,7 +246,10 @@ _MOST_NAMED: Final = 3
 
 
 async def beyond_privileges(connection: Connection) -> list[str]:
-    """Say of each reader's login what no privilege bounds, and which of its sessions have outlasted their limits."""
+    """Say of each reader's login what no privilege bounds, and which of its sessions have outlasted their limits.
+
+    The same of transactions that readers may prepare, or have prepared.
+    """
     lines = []
     for row in await connection.fetch(_LOGINS):
         name = runnable(row["name"])
@@ -253,4 +268,12 @@ async def beyond_privileges(connection: Connection) -> list[str]:
         if row["overdue"]:
             ends = ", ".join(f"SELECT pg_terminate_backend({pid})" for pid in row["overdue"])
             lines.append(f"{name} has sessions that have outlasted the limits; to end them: {ends}")
+    if most := await connection.fetchval(_PREPARABLE):
+        what = f"readers can prepare transactions, for max_prepared_transactions is {most}: these keep locks, and keep"
+        what += " deleted rows from being removed, until they are ended, whatever becomes of the session"
+        mended = "ALTER SYSTEM SET max_prepared_transactions = 0"
+        lines.append(f"{what}; unless another program needs them: {mended}, and restart the server")
+    for row in await connection.fetch(_PREPARED):
+        ended = runnable(f"ROLLBACK PREPARED {row['transaction']}")
+        lines.append(f"{runnable(row['name'])} has left a transaction prepared; to end it: {ended}")
     return lines
