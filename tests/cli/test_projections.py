@@ -7,7 +7,7 @@ import json
 import pytest
 
 from .conftest import Cli
-from .helpers import BAZAAR, KNOWN, UP_TO_DATE, append, fed_worlds, lose, put_back, record, sql, untouched
+from .helpers import BAZAAR, KNOWN, UP_TO_DATE, append, fed_worlds, lose, put_back, record, seed, sql, untouched
 
 # -- status and once -----------------------------------------------------------------------------------------
 
@@ -147,3 +147,17 @@ def test_parked_worlds(on: Cli, database_url: str) -> None:
     assert on("projections", "retry", *KNOWN).code == 0
     assert on("project", "--once").code == 0
     assert on("projections", "verify", *KNOWN).code == 0
+
+
+def test_a_position_beyond_the_head(on: Cli, database_url: str) -> None:
+    """A position that no log reaches is told as such, with the command that makes it anew."""
+    seed(database_url, "v", 3)
+    seed(database_url, "w", 3)
+    assert on("project", "--once").code == 0
+    sql(database_url, "update projection_cursors set global_seq = 9223372036854775807 where world_id = 'w'")
+    result = on("projections", "verify", "effect_counts")
+    order = "projections rebuild effect_counts --world w"
+    what = f"the position is seq 9223372036854775807, beyond the head, which is 4; `worldledger {order}` makes it anew"
+    assert (result.code, result.out) == (1, f"DIFFERS effect_counts: world w: {what}\n")
+    assert on(*order.split()).code == 0
+    assert on("projections", "verify", "effect_counts").code == 0

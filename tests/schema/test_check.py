@@ -230,6 +230,43 @@ async def test_check_notices_rows_that_may_be_null(database_url: str) -> None:
     assert findings == ["constraint k on effects: unexpected: NOT NULL kind NOT VALID not valid"]
 
 
+async def test_rows_that_break_what_was_lost(database_url: str) -> None:
+    """Where rows keep an upgrade from making a NOT NULL or a key again, the check says so until they are mended."""
+    async with connected(database_url) as connection:
+        for n in (1, 2):
+            await connection.execute(
+                "insert into held_intents (world_id, agent_id, req_id, tick, place, counted, intent, body_sha256, "
+                "context_seq, list_atomic, list_ordered, bytes) "
+                "values ('w', 'a', $1, 1, 1, true, '{}', sha256('x'), 1, false, false, 2)",
+                f"r{n}",
+            )
+        await write_world(connection, "w", 3)
+        await connection.execute(
+            """
+            alter table effects disable trigger all;
+            alter table effects alter kind drop not null;
+            alter table held_intents drop constraint held_intents_pkey;
+            """
+        )
+    assert not [line for line in await schema.check(database_url) if line.startswith("row ")]
+    async with connected(database_url) as connection:
+        await connection.execute("update effects set kind = null; update held_intents set req_id = 'r1'")
+    found = [line for line in await schema.check(database_url) if line.startswith("row ")]
+    mend = "mend it before `worldledger db upgrade`"
+    assert found == [
+        f"row of effects: kind is NULL: {mend}, and `worldledger verify --all` names its world",
+        f"row of held_intents: world_id, agent_id, req_id are those of another row: {mend}",
+    ]
+    assert set(by_hand(found).values()) == {""}
+    assert len(await schema.upgrade(database_url)) == 2
+    assert [line for line in await schema.check(database_url) if line.startswith("row ")] == found
+    async with connected(database_url) as connection:
+        await connection.execute("alter table effects disable trigger all")
+        await connection.execute("update effects set kind = 'WorldCreated'; delete from held_intents")
+    assert await schema.upgrade(database_url) == []
+    assert not [line for line in await schema.check(database_url) if line.startswith(("row ", "column "))]
+
+
 async def test_check_reads_the_catalogue_of_postgresql(database_url: str) -> None:
     """A view beside the tables that is named like a part of PostgreSQL's catalogue hides nothing."""
     async with connected(database_url) as connection, undone(connection):

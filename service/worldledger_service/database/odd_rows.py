@@ -7,6 +7,8 @@ named by `verify`.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from worldledger.canonical import MAX_INT
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
     from worldledger_service.database.engine import Connection, PooledConnection
 
+#: The tables of the log.
+_LOG: Final = frozenset({"worlds", "heads", "effects", "requests"})
 #: The first and the last time that are told, a day off the ends of Python's years because of time zones.
 _EARLIEST: Final = "timestamptz '0001-01-02 00:00Z'"
 _LATEST: Final = "timestamptz '9999-12-30 00:00Z'"
@@ -108,6 +112,29 @@ async def odd_rows(connection: Connection) -> list[str]:
         if (columns := [each for each in found if each["table"] == table])
         for row in await connection.fetch(_statement(table, columns))
     ]
+
+
+#: Findings of `worldledger_service.database.catalogue.compare` about a lost constraint that rows may break by now.
+_MAY_BE_NULL: Final = re.compile(r"column (?P<table>\w+)\.(?P<column>\w+): should be: .* not null\b")
+_MAY_BE_TWICE: Final = re.compile(r"constraint \w+ on (?P<table>\w+): missing: PRIMARY KEY \((?P<columns>[\w, ]+)\)")
+
+
+async def breaking_rows(connection: Connection, findings: Iterable[str]) -> list[str]:
+    """Say of which lost constraints there are rows that break them: no upgrade makes those again before."""
+    lines = []
+    for finding in findings:
+        if lost := _MAY_BE_NULL.match(finding):
+            rows = f"select from public.{lost['table']} where {lost['column']} is null"
+            what = f"{lost['column']} is NULL"
+        elif lost := _MAY_BE_TWICE.match(finding):
+            rows = f"select from public.{lost['table']} group by {lost['columns']} having count(*) > 1"
+            what = f"{lost['columns']} {'are those' if ',' in lost['columns'] else 'is that'} of another row"
+        else:
+            continue
+        if await connection.fetchval(f"select exists ({rows})"):
+            names = ", and `worldledger verify --all` names its world" if lost["table"] in _LOG else ""
+            lines.append(f"row of {lost['table']}: {what}: mend it before `worldledger db upgrade`{names}")
+    return lines
 
 
 def _statement(table: str, columns: list[Any]) -> str:

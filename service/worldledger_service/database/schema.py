@@ -34,7 +34,7 @@ from worldledger_service.database.catalogue import catalogue, compare, expected
 from worldledger_service.database.engine import connect_one
 from worldledger_service.database.failures import explained, has_state, name_holders, origin
 from worldledger_service.database.guards import SERVICE_ROLE
-from worldledger_service.database.odd_rows import odd_rows
+from worldledger_service.database.odd_rows import breaking_rows, odd_rows
 from worldledger_service.database.readers import beyond_privileges, beyond_reading, other_settings
 from worldledger_service.database.revision import REVISIONS, SchemaState, require_current, revision_state
 from worldledger_service.database.tables import METADATA
@@ -85,7 +85,8 @@ async def check(url: str, own_projections: str = "") -> list[str]:
     of a kind of worlds or over a projection that is not what this program makes, what readers may do beyond reading
     and settings of their role that are others (these begin with "reader"), what a superuser has put beside
     PostgreSQL's own, marks of the table prefixes that no fork accounts for (these begin with "mark"), rows beside the
-    log with values out of range ("row"), and settings of the server that give up durability ("setting").
+    log with values out of range and rows that break a lost constraint ("row"), and settings of the server that give up
+    durability ("setting").
 
     Raises:
         StoreUnavailableError: the database cannot be reached.
@@ -118,6 +119,7 @@ async def check(url: str, own_projections: str = "") -> list[str]:
                 *await beyond_reading(connection),
                 *await other_settings(connection),
                 *await _as_service(connection, odd_rows),
+                *await _as_service(connection, lambda service: breaking_rows(service, found)),
                 *weak,
             ]
     finally:

@@ -229,6 +229,12 @@ class Checking:
         async with transaction(self._pool, begin=_SNAPSHOT) as connection:
             await connection.execute(table.shadow(_SHADOW))
             cursors = await connection.fetch(statements.CURSORS_OF, table.build, list(names))
+            for row in cursors:
+                world_id, seq, head = row["world_id"], row["global_seq"], row["head_seq"]
+                if head is not None and seq > head:
+                    order = f"worldledger projections rebuild {table.projection.name} --world {world_id}"
+                    what = f"the position is seq {seq}, beyond the head, which is {head}; `{order}` makes it anew"
+                    return 0, _finding(world_id, what=what)
             worlds = [Whole(row["world_id"], row["ruleset"] or "", row["global_seq"]) for row in cursors]
             failure = None
             try:

@@ -183,7 +183,7 @@ where w.world_id = $2
 """
 
 EXTENT: Final = """
-select coalesce(sum(global_seq), 0)::bigint from projection_cursors where build = $1
+select least(coalesce(sum(global_seq), 0), 9223372036854775807)::bigint from projection_cursors where build = $1
 """
 
 #: $1 build, $2 after world_id, $3 limit.
@@ -192,9 +192,10 @@ select c.world_id, c.global_seq, w.ruleset from projection_cursors c left join w
 where c.build = $1 and c.world_id > $2 order by c.world_id limit $3
 """
 
-#: $1 build, $2 world_ids.
+#: $1 build, $2 world_ids. ``head_seq`` is null where the head is gone.
 CURSORS_OF: Final = """
-select c.world_id, c.global_seq, w.ruleset from projection_cursors c left join worlds w using (world_id)
+select c.world_id, c.global_seq, w.ruleset, h.head_seq
+from projection_cursors c left join worlds w using (world_id) left join heads h using (world_id)
 where c.build = $1 and c.world_id = any($2::text[])
 """
 
