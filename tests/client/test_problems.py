@@ -133,7 +133,7 @@ def test_every_class_of_the_tree_is_tried() -> None:
     assert {type(error).__name__ for error in SAMPLES} == named
 
 
-def test_what_is_for_the_operator_keeps_its_class() -> None:
+async def test_what_is_for_the_operator_keeps_its_class() -> None:
     """The database's absence is told without its address, and whether the outcome is known."""
     error = errors.StoreUnavailableError("postgres at 10.0.0.7 is away", outcome="unknown", host="10.0.0.7")
     found = _over_the_wire(error)

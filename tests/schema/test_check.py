@@ -410,15 +410,15 @@ async def test_check_knows_whose_projections_are(database_url: str) -> None:
     await make_views(database_url, Settings())
     done = "".join(
         f"alter table {place} owner to pg_database_owner; grant all on {place} to worldledger_service;"
-        for place in ("projections.games_1", "projections.turns")
+        for place in ("projections.world_summaries_1", "projections.turns")
     )
     async with connected(database_url) as connection:
         await connection.execute(f'{done} create table projections."a b" (id serial)')
     found = await _check(database_url)
     assert [line for line in found if ": but is: " in line] == [
         'owner of projections."a b": but is: postgres',
-        "owner of projections.games_1: but is: pg_database_owner",
         "owner of projections.turns: but is: pg_database_owner",
+        "owner of projections.world_summaries_1: but is: pg_database_owner",
     ]
     async with connected(database_url) as connection:
         for statement in statements(by_hand(found).values()):
@@ -764,7 +764,7 @@ alter view analytics.effect_counts set (security_invoker = true);
 alter table projections.state_variables_1 enable row level security;
 create table projections.more () inherits (projections.effect_counts_1);
 create rule swallow as on insert to projections.turns_1 do instead nothing;
-create trigger a before update on projections.games_1 for each row
+create trigger a before update on projections.world_summaries_1 for each row
 execute function suppress_redundant_updates_trigger()
 """
 
@@ -779,10 +779,10 @@ async def test_upgrade_makes_views_over_projections_anew(database_url: str) -> N
         "view analytics.effect_counts",
         "view analytics.entities",
         "view projections.effect_counts_1",
-        "view projections.games_1",
         "view projections.state_variables_1",
         "view projections.turns_1",
         "view projections.world_summaries",
+        "view projections.world_summaries_1",
     ]
     assert by_hand(findings) == {}
     assert await schema.upgrade(database_url) == []
