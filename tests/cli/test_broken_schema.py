@@ -173,3 +173,18 @@ def test_a_name_of_two_lines(on: Cli, database_url: str) -> None:
     finding = r"TAMPERED a\nb at seq 1: the row of this world is missing from the table worlds"
     assert (result.code, result.out.splitlines()[0]) == (1, finding)
     assert result.err == f"worldledger: {finding}\nworldledger: 1 verified, 1 tampered\n"
+
+
+def test_two_heads_of_one_world_keep_no_other_from_being_fed(on: Cli, database_url: str) -> None:
+    """Projections go on where a key is gone and a world has two heads."""
+    seed(database_url, "twice", 3)
+    assert on("project", "--once").code == 0
+    tamper(
+        database_url,
+        "alter table heads drop constraint heads_pkey",
+        "insert into heads select * from heads where world_id = 'twice'",
+        "update heads set moved = true",
+    )
+    seed(database_url, "zebra", 3)
+    assert on("project", "--once", "--timeout", "30").code == 0
+    assert "zebra" in on("sql", "select world_id from world_summaries").out

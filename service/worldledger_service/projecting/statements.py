@@ -288,12 +288,13 @@ news as (
     returning h.world_id, h.head_seq),
 noted as (
     insert into projection_pending as p (build, world_id, head_seq)
-    select b.build, n.world_id, n.head_seq
+    select b.build, n.world_id, max(n.head_seq)
     from news n join worlds w using (world_id) cross join projection_builds b
     where b.status <> 'retired' and (
         b.build <> all($3::text[])
         or exists (select from unnest($4::text[], $5::text[]) as f (build, ruleset)
                    where f.build = b.build and f.ruleset = w.ruleset))
+    group by b.build, n.world_id  -- one row for each, whatever the tables hold
     order by b.build, n.world_id
     on conflict (build, world_id) do update set head_seq = greatest(p.head_seq, excluded.head_seq))
 select count(*), max(world_id) from news
@@ -306,10 +307,11 @@ with here as (
     update projection_builds set scanned_to = $3 where build = $1 and scanned_to = $2 and status <> 'retired'
     returning build)
 insert into projection_pending as p (build, world_id, head_seq)
-select here.build, w.world_id, w.head_seq
+select here.build, w.world_id, max(w.head_seq)
 from here cross join unnest($4::text[], $5::bigint[]) as w (world_id, head_seq)
 left join projection_cursors c on c.build = here.build and c.world_id = w.world_id
 where w.head_seq > coalesce(c.global_seq, 0)
+group by here.build, w.world_id
 order by w.world_id
 on conflict (build, world_id) do update set head_seq = greatest(p.head_seq, excluded.head_seq)
 """
@@ -368,8 +370,9 @@ returning k.build, k.world_id
 #: NOT_DUE_WHILE_PARKED discarded. $1 build, $2 world_id.
 DUE_AGAIN: Final = """
 insert into projection_pending as p (build, world_id, head_seq)
-select d.build, d.world_id, h.head_seq
+select d.build, d.world_id, max(h.head_seq)
 from unnest($1::text[], $2::text[]) as d (build, world_id) join heads h using (world_id)
+group by d.build, d.world_id
 order by d.build, d.world_id
 on conflict (build, world_id) do update set head_seq = greatest(p.head_seq, excluded.head_seq)
 """
