@@ -384,6 +384,39 @@ async def test_a_body_of_very_many_pieces_lets_others_in_between(database_url: s
             assert max(calls.values()) <= 2 * (4096 // 6 + 1)  # a piece that had waited, and one that came
 
 
+async def test_what_is_asked_without_waiting_is_read_bit_by_bit(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of very many requests of a connection a few wait; all are answered in their order, also behind an ended side."""
+    most = 0
+    handed = wire.Protocol.on_message_begin
+
+    def begin(self: wire.Protocol) -> None:
+        nonlocal most
+        most = max(most, len(self.pipeline))
+        handed(self)
+
+    monkeypatch.setattr(wire.Protocol, "on_message_begin", begin)
+    async with port(database_url) as opened:
+        pair = await opened.connect()
+        for number in range(3000):
+            pair[1].write(f"GET /v1/worlds/w{number} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        pair[1].write(_POST.encode() + b"Content-Length: 3\r\n\r\nx{}")
+        pair[1].write_eof()
+        for number in range(3000):
+            problem(await opened.one(pair), 404, "world_not_found", world_id=f"w{number}")
+        problem(await opened.one(pair), 422, "invalid_effect")
+    assert most < 64 + 4096 // 18
+
+
+async def test_a_target_has_its_bounds(database_url: str) -> None:
+    """A query of very many parameters is refused, and so is a path that no route has."""
+    async with port(database_url) as opened:
+        await opened.good(await opened.connect(_GET.replace(b"livez", b"livez?" + b"&" * 999)))
+        for target in (b"livez?" + b"a&" * 1000, b"v1/worlds/" + b"%41" * 2800):
+            await opened.refused(await opened.send(_GET.replace(b"livez", target)), 400, "bad_request")
+
+
 # -- what is counted -----------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -256,6 +257,12 @@ _PIECE_BYTES: Final = 4096
 #: Most parts (headers, pieces of bodies, beginnings of messages) of such a piece behind which the rest of a read is
 #: parsed at once. Behind more, whatever else waits comes first: a part of a byte takes as long as one of thousands.
 _MOST_PARTS: Final = 128
+#: Most requests of one connection that wait for the answer to the one before (pipelining): behind these nothing is
+#: parsed until some are answered.
+_MOST_PIPELINED: Final = 64
+#: Most parameters of a query, and most bytes of a path without it: routes are found and parameters decoded in one go.
+_MOST_PARAMETERS: Final = 1000
+_MOST_PATH_BYTES: Final = 8192
 #: The versions of HTTP that are spoken.
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
 
@@ -269,6 +276,20 @@ class _Ending(NamedTuple):
     url: bytes
     linger: bool
     most: _Linger
+
+
+class _Flow(FlowControl):
+    """uvicorn's control of reading and writing; nothing is read on while something that was read is not parsed."""
+
+    def __init__(self, its: Protocol) -> None:
+        super().__init__(its.transport)
+        self._its = its
+
+    def resume_reading(self) -> None:
+        if self._its.has_more:
+            self.read_paused = False
+        else:
+            super().resume_reading()
 
 
 def protocol(
@@ -321,6 +342,7 @@ class Protocol(HttpToolsProtocol):
         #: after that
         self._parts = 0
         self._rest = b""
+        self._turn: asyncio.Handle | None = None
         self._has_ended = False
         #: bytes of a header, or between two pieces of a body, and those of the headers behind a body (trailers)
         self._unread = self._trailer_bytes = 0
@@ -351,12 +373,14 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(cast("asyncio.Transport", transport))
         self._peer = self._connections.address(self.client[0] if self.client else None)
         self._closing = cast("asyncio.Transport", _Closing(self))
+        self.flow = _Flow(self)
         self._is_proxy = self._peer is None or self._settings.forwarded_allow_ips == "*"
         self._stand()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         super().connection_lost(exc)
+        self._rest = b""
         self._leave()
         self._abandon()
 
@@ -483,7 +507,12 @@ class Protocol(HttpToolsProtocol):
         if self._part == "header":
             # While another request is answered it is not yet this one's turn.
             what = "the header of a request did not come" if self._is_answered() else None
-        elif enough or self.flow.read_paused or (cycle.waiting_for_100_continue and not cycle.response_started):
+        elif (
+            enough
+            or self._rest
+            or self.flow.read_paused
+            or (cycle.waiting_for_100_continue and not cycle.response_started)
+        ):
             what = None  # it is the service that has not read on
         else:
             what = f"neither {LEAST_BODY_BYTES} further bytes of the body nor its end came"
@@ -504,9 +533,8 @@ class Protocol(HttpToolsProtocol):
         if self._is_deaf:
             self._throw_away(len(data))
             return
-        if self._rest:
-            self._rest += data
-            self.transport.pause_reading()
+        if self._rest or len(self.pipeline) >= _MOST_PIPELINED:
+            self._wait(self._rest + data)
             return
         most = self._settings.max_header_bytes
         if len(data) <= _PIECE_BYTES and self._unread + len(data) <= most:
@@ -526,15 +554,26 @@ class Protocol(HttpToolsProtocol):
             self._parts = 0
             if not self._feed(piece):
                 return
-            if self._parts > _MOST_PARTS and left:
-                self._rest = bytes(left)
-                self.transport.pause_reading()
-                self.loop.call_soon(self._go_on)
+            if left and (self._parts > _MOST_PARTS or len(self.pipeline) >= _MOST_PIPELINED):
+                self._wait(bytes(left))
                 break
         self._stand()
 
+    def _wait(self, rest: bytes) -> None:
+        """Parse the rest of what was read later; nothing more is read until then."""
+        self._rest = rest
+        self.transport.pause_reading()
+        if self._turn is None and len(self.pipeline) < _MOST_PIPELINED:
+            self._turn = self.loop.call_soon(self._go_on)
+
+    @property
+    def has_more(self) -> bool:
+        """True if something was read that is not parsed yet."""
+        return bool(self._rest)
+
     def _go_on(self) -> None:
         """Parse what waited for its turn."""
+        self._turn = None
         rest, self._rest = self._rest, b""
         if self.transport.is_closing():
             return
@@ -633,6 +672,11 @@ class Protocol(HttpToolsProtocol):
         """Return why a request is refused for its header alone."""
         if version not in _VERSIONS:
             return BadRequestError(f"this is HTTP/{version[:_MOST_SHOWN]}, and HTTP/1.1 and 1.0 are spoken here")
+        path, _, query = self.url.partition(b"?")
+        if query.count(b"&") >= _MOST_PARAMETERS:
+            return BadRequestError(f"a query has at most {_MOST_PARAMETERS} parameters")
+        if len(path) > _MOST_PATH_BYTES:
+            return BadRequestError(f"a path has at most {_MOST_PATH_BYTES} bytes")
         if hosts > 1 or (not hosts and version not in _WITHOUT_HOST):
             return BadRequestError(f"a request has one header Host, and this one has {hosts or 'none'}")
         if codings not in ([], [b"chunked"]):
@@ -734,6 +778,8 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             return
+        if self._rest:
+            self._wait(self._rest)
         if self._ending is None:
             self._stand()
         elif not self._is_owed():
