@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import logging
 import math
 import os
 import signal
@@ -67,6 +68,7 @@ from worldledger_service.api.problems import on_http_exception, on_simulation_er
 from worldledger_service.api.projections import Jobs
 from worldledger_service.api.reading import ARROW, NDJSON
 from worldledger_service.api.sql import SqlPool
+from worldledger_service.api.streaming import is_fault
 from worldledger_service.api.wire import protocol
 from worldledger_service.api.ws import handshake
 from worldledger_service.api.ws.messages import MAX_BYTES
@@ -322,6 +324,7 @@ async def serve(
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.append_deadline) + _GRACE,
     )
+    logging.getLogger("uvicorn.error").addFilter(is_fault)
     listener = await _listen(settings.host, settings.port)
     with listener:
         url, server = _url(settings.host, listener), _Server(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -12,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import worldledger_service.api.reading
+from structlog.testing import capture_logs
 from worldledger_service.arrow import pool
 
 from worldledger.errors import ExtraMissingError
@@ -108,8 +110,10 @@ async def test_a_service_without_arrow_says_what_to_install(
         raise error
 
 
-async def test_a_service_that_stops_cuts_the_stream(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that is under way when the service stops has no proper end, and does not hold up the stop."""
+async def test_a_service_that_stops_cuts_the_stream(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream that is under way when the service stops has no proper end, holds up no stop, and is no error."""
     read = worldledger_service.api.reading._arrow_lines
 
     async def held(*asked: Any) -> AsyncGenerator[bytes, None]:
@@ -123,8 +127,11 @@ async def test_a_service_that_stops_cuts_the_stream(served: Served, monkeypatch:
         async with client.stream("GET", "/v1/effects") as response:
             lines = response.aiter_lines()
             assert orjson.loads(await anext(lines))["world_id"] == "a"
-            stopping = asyncio.create_task(served.stop())
-            with pytest.raises(httpx2.RemoteProtocolError):
-                async for _ in lines:
-                    pass
-            await asyncio.wait_for(stopping, 100)
+            with capture_logs() as said:
+                stopping = asyncio.create_task(served.stop())
+                with pytest.raises(httpx2.RemoteProtocolError):
+                    async for _ in lines:
+                        pass
+                await asyncio.wait_for(stopping, 100)
+    assert said == []
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

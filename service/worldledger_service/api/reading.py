@@ -42,7 +42,7 @@ from worldledger_service.api.parameters import (
 )
 from worldledger_service.api.problems import InvalidParameterError
 from worldledger_service.api.routing import ReadingRoute
-from worldledger_service.api.streaming import Stream
+from worldledger_service.api.streaming import StoppingError, Stream
 from worldledger_service.arrow.choosing import WorldSpan, choose
 from worldledger_service.arrow.pool import needed
 from worldledger_service.runtime.following import Tail
@@ -371,10 +371,6 @@ def _event(row: StoredEffect) -> bytes:
 
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
-
-
-class StoppingError(Exception):
-    """The service stops before a stream is at its end."""
 
 
 @router.get(

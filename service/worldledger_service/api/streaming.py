@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Final
@@ -28,6 +29,15 @@ def _end() -> Message:
 
 class StreamAbortedError(Exception):
     """A stream that broke off after its headers were sent: the server must cut the connection."""
+
+
+class StoppingError(StreamAbortedError):
+    """The service stops before a stream is at its end, which is no fault: nothing is logged."""
+
+
+def is_fault(record: logging.LogRecord) -> bool:
+    """Filter the server's log: return False for a stream that was cut because the service stops."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], StoppingError)
 
 
 class Stream(Response):
@@ -74,6 +84,8 @@ class Stream(Response):
         sent, left, *_ = await first_of(self._send(send), left_alone, *stopped)
         if sent is not None:
             error = sent.exception()
+            if isinstance(error, StoppingError):
+                raise error
             if error is not None:
                 log.warning("a stream broke off", path=scope["path"], kind=type(error).__name__, error=str(error))
                 raise StreamAbortedError(str(error)) from error
