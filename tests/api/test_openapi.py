@@ -84,6 +84,33 @@ async def test_bounds_of_parameters_are_json_schemas(document: dict[str, Any]) -
                 assert {"minimum", "maximum"} <= schema.keys(), (name, parameter)
 
 
+def _without_maximum(document: dict[str, Any], value: Any, place: str, above: frozenset[str]) -> Iterator[str]:
+    """Name the whole numbers in a schema that have no maximum."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return
+    if value.get("type") == "integer" and not value.keys() & {"maximum", "const", "enum"}:
+        yield place
+    name = str(value.get("$ref", "")).rpartition("/")[2]
+    if name and name not in above:
+        yield from _without_maximum(document, document["components"]["schemas"][name], place, above | {name})
+    for key, member in value.items():
+        if key not in {"examples", "default"}:
+            yield from _without_maximum(document, member, f"{place}.{key}", above)
+
+
+@shared
+async def test_whole_numbers_of_bodies_have_a_maximum(document: dict[str, Any]) -> None:
+    """No log holds a larger one than 2^53 - 1, and the document says so wherever a body has one."""
+    found = [
+        place
+        for name, operation in _operations(document)
+        for place in _without_maximum(document, operation.get("requestBody", {}).get("content"), name, frozenset())
+    ]
+    assert found == ["POST /v1/sql.application/json.schema.properties.max_rows.anyOf.0"]  # a larger one is the largest
+
+
 @shared
 async def test_every_route_is_described(document: dict[str, Any]) -> None:
     """Each operation has an id of its own, a tag that is explained, a summary and a description."""

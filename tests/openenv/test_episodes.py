@@ -267,3 +267,24 @@ async def test_what_an_episode_cannot_go_on_from(client: httpx2.AsyncClient) -> 
     ):
         problem(await client.post(f"{PREFIX}/reset", json={**body, "episode_id": "none"}), status, code, **more)
     assert (await client.get("/v1/worlds/none")).status_code == 404
+
+
+async def test_the_document_says_what_is_too_short_or_too_long(client: httpx2.AsyncClient) -> None:
+    """The bodies that are refused for a size are those that the OpenAPI document refuses."""
+    schemas = (await client.get("/openapi.json")).json()
+    await reset(client, episode_id="sized", opponent="self")
+    action = {"move": "e2e4"}
+    for path, shape, body, path_of_problem in (
+        ("step", "OpenEnvStep", {"action": action, "timeout_s": 0}, "$.timeout_s"),
+        ("step", "OpenEnvStep", {"action": action, "timeout_s": 1e10}, None),
+        ("reset", "OpenEnvReset", {"opponent": "p" * 101}, "$.opponent"),
+        ("reset", "OpenEnvReset", {"opponent": "random"}, None),
+    ):
+        validator = jsonschema_rs.validator_for({**schemas, "$ref": f"#/components/schemas/{shape}"})
+        assert validator.is_valid(body) == (path_of_problem is None), body
+        named = {"episode_id": "sized"} if path == "step" else {}
+        response = await client.post(f"{PREFIX}/{path}", json=body, params=named)
+        if path_of_problem is None:
+            assert response.status_code == 200, response.text
+        else:
+            assert response.json()["path"] == path_of_problem, response.text

@@ -45,6 +45,8 @@ PERMISSIONS: Final = (SUBMIT_INTENT, "intent:custom")
 #: Most illegal attempts in a row, and the longest time for one move, in seconds.
 MAX_ILLEGAL: Final = 1000
 MAX_DEADLINE: Final = 31_536_000.0
+#: Most characters of a player's name, and of all that describes one in a word.
+MAX_PLAYER_NAME: Final = 100
 _MAX_PLAYER: Final = 1000
 
 
@@ -60,9 +62,14 @@ def _player_spec(value: Any) -> str | dict[str, Any]:
 
 
 Fallback: TypeAlias = Literal["resign", "random"]
+_Word: TypeAlias = (
+    Annotated[str, Field(min_length=1, max_length=MAX_PLAYER_NAME)]
+    | Annotated[str, Field(pattern="^(uci|llm):", max_length=_MAX_PLAYER)]
+)
 #: A player's description: a name such as ``external``, ``random`` or ``uci:PATH``, or an object with settings.
 PlayerSpec: TypeAlias = Annotated[
-    str | dict[str, Any], PlainValidator(_player_spec, json_schema_input_type=str | dict[str, Any])
+    str | dict[str, Any],
+    PlainValidator(_player_spec, json_schema_input_type=_Word | dict[str, Any]),
 ]
 
 

@@ -62,11 +62,10 @@ _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class Is(NamedTuple):
-    """What a type means: ``what``, to follow "is". ``rule``, ``most``: what strict checks ask besides its bounds."""
+    """What a type means: ``what``, to follow "is". ``rule``: what strict checks ask besides its bounds."""
 
     what: str
     rule: Rule | None = None
-    most: float = inf
 
 
 class Mark(Enum):
@@ -122,9 +121,9 @@ Word: TypeAlias = Annotated[
 Moment: TypeAlias = Annotated[str, Is("a time in ISO 8601", _is_moment)]
 Share: TypeAlias = Annotated[float, Bounds(ge=0, le=1), Is("a number from 0 to 1")]
 Amount: TypeAlias = Annotated[float, Bounds(ge=0), Is("a number from 0 on", isfinite)]
-Seconds: TypeAlias = Annotated[float, Bounds(ge=0), Is("a number of seconds since 1970", most=_JUST_BEFORE)]
-Count: TypeAlias = Annotated[int, Bounds(ge=0), Is("a whole number from 0 on", most=MAX_INT)]
-Ordinal: TypeAlias = Annotated[int, Bounds(ge=1), Is("a whole number from 1 on", most=MAX_INT)]
+Seconds: TypeAlias = Annotated[float, Bounds(ge=0, le=_JUST_BEFORE), Is("a number of seconds since 1970")]
+Count: TypeAlias = Annotated[int, Bounds(ge=0, le=MAX_INT), Is("a whole number from 0 on")]
+Ordinal: TypeAlias = Annotated[int, Bounds(ge=1, le=MAX_INT), Is("a whole number from 1 on")]
 Texts: TypeAlias = Annotated[list[str], Is("a list of strings", lambda value: all(type(item) is str for item in value))]
 
 
@@ -205,7 +204,7 @@ def _rule(facts: Sequence[Any]) -> Rule | None:
     """Return what is asked of a value by all that is annotated to its type."""
     meant = [fact for fact in facts if isinstance(fact, Is)]
     low = _bound(facts, "ge", -inf)
-    high = min(_bound(facts, "le", inf), *(fact.most for fact in meant), inf)
+    high = _bound(facts, "le", inf)
     least = _bound(facts, "min_length", 0)
     rules = [fact.rule for fact in meant if fact.rule is not None]
     if least:

@@ -22,13 +22,13 @@ from worldledger.canonical import MAX_INT
 from worldledger.errors import IllegalEffectError, WorldExistsError
 from worldledger_chess.api.openenv.frames import RANDOM_AGENT
 from worldledger_chess.api.serving import arena_of, board_at, game_of
-from worldledger_chess.api.shapes import DeadlineOfEach, DeadlineS, Seconds, Uci
+from worldledger_chess.api.shapes import DeadlineOfEach, DeadlineS, Uci
 from worldledger_chess.arena import GameNotLiveError, LiveGame, NewGame, PlayFrom
 from worldledger_chess.arena.players import InvalidPlayerError, RandomPlayer
 from worldledger_chess.rules import BoardState
 from worldledger_chess.rules.board import read_fen, tensor_of
 from worldledger_chess.rules.endings import MARKERS, OTHER, WINS, Player, Result, Status
-from worldledger_chess.rules.live import EXTERNAL, MAX_ILLEGAL, LiveConfig
+from worldledger_chess.rules.live import EXTERNAL, MAX_ILLEGAL, LiveConfig, PlayerSpec
 from worldledger_chess.rules.positions import MAX_FEN
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class OpenEnvReset(Shape):
         max_length=1000,
         description="WORLD@MOMENT: the episode is a fork of that game, recorded or live, and goes on from there.",
     )
-    opponent: str | dict[str, JsonValue] | None = Field(
+    opponent: PlayerSpec | None = Field(
         default=None,
         description="`random`, which is usual; `self`: the client moves both sides; or a player as a new game has it.",
     )
@@ -345,7 +345,7 @@ class OpenEnvStep(Shape):
     action: OpenEnvAction
     episode_id: WorldName | None = None
     request_id: Word | None = Field(default=None, description="The same one is the same attempt.")
-    timeout_s: Seconds | None = Field(default=None, description="Taken, and not needed: no step waits for long.")
+    timeout_s: float | None = Field(default=None, gt=0.0, description="Taken, and not needed: no step waits for long.")
 
 
 class OpenEnvObservation(Shape):

@@ -30,13 +30,12 @@ from worldledger_chess.arena.players.base import (
 )
 from worldledger_chess.arena.players.engines import EnginePlayer, EngineSettings
 from worldledger_chess.arena.players.models import ModelSettings, model_player
+from worldledger_chess.rules.live import MAX_PLAYER_NAME
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 #: The entry-point group in which packages offer players: a callable (config: dict, *, seed: int | str) -> Player.
 GROUP: Final = "worldledger.players"
-#: Most characters of a player's name.
-MOST_NAME: Final = 100
 
 _BUILT_IN: Final = ("external", "random", "stockfish", "uci", "llm")
 #: What follows the colon where a player is written as one word: the path of a program, the name of a model.
@@ -74,8 +73,8 @@ def read_spec(spec: object, *, path: str = "$", allow_programs: bool = False) ->
     """
     name, config = _split(spec, path)
     where = path if isinstance(spec, str) else f"{path}.name"
-    if len(name) > MOST_NAME:
-        raise InvalidPlayerError(f"a player's name has at most {MOST_NAME} characters", where)
+    if len(name) > MAX_PLAYER_NAME:
+        raise InvalidPlayerError(f"a player's name has at most {MAX_PLAYER_NAME} characters", where)
     if name not in _BUILT_IN and name not in known_players():
         raise UnknownPlayerError(name, known_players(), where)
     if name in {"external", "random"}:
