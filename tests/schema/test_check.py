@@ -405,6 +405,22 @@ async def test_check_knows_the_views_over_builds(database_url: str) -> None:
     assert await _check(database_url) == [f"{HIDDEN['a view leaves a world out'][1]}; {mended}"]
 
 
+@pytest.mark.both_servers
+async def test_what_a_dump_restores_is_no_finding(database_url: str) -> None:
+    """A dump has views as PostgreSQL prints them; a database that was restored from it is as it should be."""
+    await make_views(database_url, Settings())
+    async with connected(database_url) as connection:
+        views = await connection.fetch(
+            "select c.oid::regclass::text as name, pg_get_viewdef(c.oid) as definition from pg_class c"
+            " where relkind = 'v' and relnamespace in"
+            " ('public'::regnamespace, 'analytics'::regnamespace, 'projections'::regnamespace)"
+        )
+        assert len(views) > 50
+        for view in views:
+            await connection.execute(f"create or replace view {view['name']} as {view['definition']}")
+    assert await _check(database_url) == []
+
+
 async def test_check_knows_whose_projections_are(database_url: str) -> None:
     """A table or view in schema projections that another role owns is a finding, whatever it was granted in return."""
     await make_views(database_url, Settings())

@@ -120,11 +120,12 @@ select format('inheritance: %s from %s', inhrelid::regclass, inhparent::regclass
 from pg_inherits where inhparent in (select oid from ours) or inhrelid in (select oid from ours where relkind <> 'i')
 """
 
-#: Before PostgreSQL 16 a view over one relation names it before each column: "linked", "intended" and "sides".
+#: Before PostgreSQL 16 a view over one relation names it before each column: "linked", "intended" and "sides". A view
+#: of values that was restored from a dump is printed with another blank.
 _CODE: Final = r"""
 select format('view %s: %s', name,
-              regexp_replace(regexp_replace(pg_get_viewdef(oid), '\y(linked|intended|sides)\.', '', 'g'),
-                             '\s+', ' ', 'g'))
+              replace(regexp_replace(regexp_replace(pg_get_viewdef(oid), '\y(linked|intended|sides)\.', '', 'g'),
+                                     '\s+', ' ', 'g'), '( VALUES', '(VALUES'))
 from ours where relkind in ('v', 'm')
 union all
 select format('function %s: takes %s, returns %s, %s, %s, %s%s, parallel %s, owner %s, settings %s, %s', signature,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 _MADE: Final = "pg_temp.made_by_this_program"
+_RESTORED: Final = "pg_temp.restored_from_a_dump"
 LIVE_BUILD: Final = f"""
 select build, version, paused from projection_builds where projection = $1 and status = 'live' and {IS_BUILD}
 """
@@ -246,7 +247,12 @@ async def _is_as_made(connection: Connection, view: str, select: str) -> bool:
     await inner.start()
     try:
         await connection.execute(f"create temp view {_MADE.split('.')[1]} as {select}")
-        return bool(await connection.fetchval(SAME_VIEW, view, _MADE))
+        if await connection.fetchval(SAME_VIEW, view, _MADE):
+            return True
+        # A dump has a view as PostgreSQL prints it; made from that, it may be printed in another way.
+        printed = await connection.fetchval("select pg_get_viewdef(to_regclass($1))", _MADE)
+        await connection.execute(f"create temp view {_RESTORED.split('.')[1]} as {printed}")
+        return bool(await connection.fetchval(SAME_VIEW, view, _RESTORED))
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
         return False
     finally:
