@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from worldledger_service.store import verification
@@ -188,3 +189,15 @@ def test_two_heads_of_one_world_keep_no_other_from_being_fed(on: Cli, database_u
     seed(database_url, "zebra", 3)
     assert on("project", "--once", "--timeout", "30").code == 0
     assert "zebra" in on("sql", "select world_id from world_summaries").out
+
+
+def test_a_head_of_no_effect_ends_no_export_of_all(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """Its world is not exported, as a finding says; the others are."""
+    for name in ("a1", "broken", "zebra"):
+        seed(database_url, name, 3)
+    for head in ("head_seq = 0, head_checksum = null", "head_seq = 2, head_checksum = null"):
+        tamper(database_url, f"update heads set {head} where world_id = 'broken'")
+        result = on("export", "--all", "-o", str(tmp_path / head[11]))
+        assert result.code == 1, result.err
+        assert "broken" in result.err
+        assert sorted(path.stem for path in (tmp_path / head[11]).iterdir()) == ["a1", "zebra"]
