@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from worldledger_service.store import verification
+from worldledger_service.store import Store, verification
+
+from tests.conftest import quick_settings
+from worldledger.genesis import NewWorld
 
 from .conftest import Cli
 from .helpers import Result, seed
@@ -201,3 +206,27 @@ def test_a_head_of_no_effect_ends_no_export_of_all(on: Cli, database_url: str, t
         assert result.code == 1, result.err
         assert "broken" in result.err
         assert sorted(path.stem for path in (tmp_path / head[11]).iterdir()) == ["a1", "zebra"]
+
+
+def test_requests_are_repaired_where_their_key_is_gone(on: Cli, database_url: str) -> None:
+    """Rows that are there twice, and rows without a name, are made right in one run."""
+
+    async def ask() -> None:
+        async with Store.open(database_url, quick_settings(pool_size=2)) as store:
+            await store.create_world(NewWorld(world_id="asked"))
+            draft: Any = {"kind": "Said", "payload": {}, "source_id": "ann", "schema_version": "1.0.0"}
+            await (await store.log("asked")).append_all([{**draft, "req_id": f"r{n}"} for n in range(3)])
+
+    asyncio.run(ask())
+    tamper(
+        database_url,
+        "alter table requests drop constraint requests_pkey",
+        *(f"alter table requests alter {column} drop not null" for column in ("source_id", "req_id")),
+        "insert into requests select * from requests where world_id = 'asked'",
+        "insert into requests select world_id, null, req_id, body_sha256, first_seq, last_seq from requests limit 1",
+    )
+    assert on("verify", "asked").code == 1
+    repaired = on("db", "repair", "requests", "asked")
+    assert repaired.code == 0, repaired.err
+    assert on("verify", "asked").code == 0
+    assert on("db", "repair", "requests", "asked").out != repaired.out

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Most rows that one transaction changes: it blocks others from writing requests.
 _CHUNK: Final = 10_000
+#: Most passes over one world.
+_PASSES: Final = 3
 _APPLICATION: Final = "worldledger repair"
 
 
@@ -53,10 +55,21 @@ async def repair_requests(
     WorldNotFoundError if there is no trace of the world, StoreUnavailableError as the store does.
     """
     done = Repaired(world_id)
+    # Of rows that are there twice both go, and the one that is right is written in the next pass.
+    for _ in range(_PASSES):
+        if not await _repair(done, reader, url, progress, dry_run=dry_run):
+            break
+    return done
+
+
+async def _repair(done: Repaired, reader: Reader, url: str, progress: Progress | None, *, dry_run: bool) -> bool:
+    """Make one pass; return whether it removed rows without writing as many, so that another is to follow."""
+    world_id = done.world_id
+    surplus = done.removed - done.written
     async with verified_log(reader, world_id, progress) as (verdict, rows):
         if verdict.finding is not None and not await _only_requests(reader, world_id):
             done.finding = verdict.finding
-            return done
+            return False
         chunk: list[Difference] = []
         async with aclosing(rows.differences()) as differences:
             async for difference in differences:
@@ -70,7 +83,7 @@ async def repair_requests(
                     chunk = []
         if chunk:
             await _apply(url, world_id, chunk)
-    return done
+    return not dry_run and done.removed - done.written > surplus
 
 
 async def _only_requests(reader: Reader, world_id: str) -> bool:
@@ -91,6 +104,8 @@ async def _apply(url: str, world_id: str, differences: Sequence[Difference]) -> 
                 world_id,
                 *([row[name] for row in rows] for name in statements.REQUEST_COLUMNS[1:]),
             )
+            if any(row["source_id"] is None or row["req_id"] is None for row in rows):
+                await connection.execute(statements.REMOVE_UNNAMED_REQUESTS, world_id)
             await connection.execute(
                 statements.WRITE_REQUESTS_OF_EFFECTS,
                 world_id,

@@ -505,6 +505,9 @@ where q.world_id = $1 and q.source_id = u.source_id and q.req_id = u.req_id
 and (q.body_sha256, q.first_seq, q.last_seq) is not distinct from (u.body_sha256, u.first_seq, u.last_seq)
 """
 
+#: The same of rows that have no source_id or no req_id, which is never right. $1 world_id.
+REMOVE_UNNAMED_REQUESTS = "delete from requests where world_id = $1 and (source_id is null or req_id is null)"
+
 #: Write requests that follow from the log: $1 world_id, arrays of $2 body_sha256, $3 first_seq, $4 last_seq.
 WRITE_REQUESTS_OF_EFFECTS = """
 insert into requests (world_id, source_id, req_id, body_sha256, first_seq, last_seq)
