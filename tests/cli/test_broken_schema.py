@@ -215,7 +215,7 @@ def test_requests_are_repaired_where_their_key_is_gone(on: Cli, database_url: st
         async with Store.open(database_url, quick_settings(pool_size=2)) as store:
             await store.create_world(NewWorld(world_id="asked"))
             draft: Any = {"kind": "Said", "payload": {}, "source_id": "ann", "schema_version": "1.0.0"}
-            await (await store.log("asked")).append_all([{**draft, "req_id": f"r{n}"} for n in range(3)])
+            await (await store.log("asked")).append_all([draft | {"req_id": f"r{n}"} for n in range(3)])
 
     asyncio.run(ask())
     tamper(

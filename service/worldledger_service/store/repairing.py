@@ -83,7 +83,8 @@ async def _repair(done: Repaired, reader: Reader, url: str, progress: Progress |
                     chunk = []
         if chunk:
             await _apply(url, world_id, chunk)
-    return not dry_run and done.removed - done.written > surplus
+    # Of a world that never was nothing is left to look at.
+    return not dry_run and verdict.finding is None and done.removed - done.written > surplus
 
 
 async def _only_requests(reader: Reader, world_id: str) -> bool:
