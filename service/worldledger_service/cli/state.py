@@ -165,7 +165,7 @@ def _page(found: StateAt, effect: dict[str, Any], end: str) -> Iterator[list[Pie
 
 
 def _unfolded(metadata: dict[str, Any]) -> Iterator[Piece]:
-    """Say how many effects did not change the state because their kind has no rule or they are malformed."""
+    """Yield how many effects left the state as it was, because their kind has no rule or they are malformed."""
     if unknown := metadata.get("unknown_effects"):
         kinds = "a kind that changes" if unknown == 1 else "kinds that change"
         yield f", {counted(unknown, 'effect')} of {kinds} no state", ""

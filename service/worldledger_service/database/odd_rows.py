@@ -120,7 +120,7 @@ _MAY_BE_TWICE: Final = re.compile(r"constraint \w+ on (?P<table>\w+): missing: P
 
 
 async def breaking_rows(connection: Connection, findings: Iterable[str]) -> list[str]:
-    """Say of which lost constraints there are rows that break them: no upgrade makes those again before."""
+    """Name the rows that break a constraint which was dropped: no upgrade can make it again while they are there."""
     lines = []
     for finding in findings:
         if lost := _MAY_BE_NULL.match(finding):

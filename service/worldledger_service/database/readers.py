@@ -157,7 +157,7 @@ def bounds() -> str:
 
 
 async def other_settings(connection: Connection) -> list[str]:
-    """Say which settings of the reader's role are not those that it is made with: it may set any itself."""
+    """Return the settings of the reader's role that differ from those it is made with; the role may change any."""
     found = {row["name"]: (row["value"], row["place"]) for row in await connection.fetch(_SETTINGS)}
     lines = []
     for name, wanted in READER_SETTINGS.items():
@@ -246,9 +246,9 @@ _MOST_NAMED: Final = 3
 
 
 async def beyond_privileges(connection: Connection) -> list[str]:
-    """Say of each reader's login what no privilege bounds, and which of its sessions have outlasted their limits.
+    """Return what no privilege can limit: of each reader's login, and its sessions that are older than their limits.
 
-    The same of transactions that readers may prepare, or have prepared.
+    Transactions that readers may prepare, or have prepared, are among it.
     """
     lines = []
     for row in await connection.fetch(_LOGINS):

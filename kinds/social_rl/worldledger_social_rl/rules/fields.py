@@ -62,7 +62,7 @@ _DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class Is(NamedTuple):
-    """What a type means: ``what``, to follow "is". ``rule``: what strict checks ask besides its bounds."""
+    """A type: ``what`` describes it, to be read after "is"; ``rule`` is what strict checks ask besides its bounds."""
 
     what: str
     rule: Rule | None = None
