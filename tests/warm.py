@@ -17,6 +17,7 @@ import os
 import pkgutil
 import re
 import runpy
+import selectors
 import signal
 import socket
 import subprocess
@@ -154,39 +155,45 @@ def forker(python: str = sys.executable) -> socket.socket:
 
 
 def _serve(requests: socket.socket) -> dict[str, Any] | None:
-    """Fork for each request; return it in the child, and None in the parent when there are no more."""
-    reports: dict[int, socket.socket] = {}
+    """Fork for each request and report each end; return the request in the child, and None when there are no more.
+
+    Ends are read like requests, and not told by SIGCHLD: Python runs a handler between two steps of its own, so one
+    that comes as the wait for a request begins waits with it.
+    """
     ctrl_c = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a terminal sends it: this process ends after the tests
-
-    def reap(_number: int, _frame: object) -> None:
-        with suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                with reports.pop(ended[0]) as report, suppress(OSError):
-                    report.send(str(os.waitstatus_to_exitcode(ended[1])).encode())
-
-    signal.signal(signal.SIGCHLD, reap)
+    ends: dict[int, tuple[int, socket.socket]] = {}
+    selector = selectors.DefaultSelector()
+    selector.register(requests, selectors.EVENT_READ)
     while True:
-        message, descriptors, _, _ = socket.recv_fds(requests, _LONGEST, 4)
-        if not message:
-            return None
-        *streams, number = descriptors
-        report = socket.socket(fileno=number)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        if not (pid := os.fork()):
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, ctrl_c)
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            for ended in (requests, report, *reports.values()):
-                ended.close()
-            for place, stream in enumerate(streams):
-                os.dup2(stream, place)
+        for key, _ in selector.select():
+            if key.fileobj is not requests:
+                selector.unregister(key.fd)
+                os.close(key.fd)
+                pid, report = ends.pop(key.fd)
+                with report, suppress(OSError):
+                    report.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+                continue
+            message, descriptors, _, _ = socket.recv_fds(requests, _LONGEST, 4)
+            if not message:
+                return None
+            *streams, number = descriptors
+            report = socket.socket(fileno=number)
+            if not (pid := os.fork()):
+                signal.signal(signal.SIGINT, ctrl_c)
+                for descriptor, (_, others) in ends.items():
+                    os.close(descriptor)
+                    others.close()
+                for ours in (report, requests, selector):
+                    ours.close()
+                for place, stream in enumerate(streams):
+                    os.dup2(stream, place)
+                    os.close(stream)
+                return dict(json.loads(message))
+            for stream in streams:
                 os.close(stream)
-            return dict(json.loads(message))
-        for stream in streams:
-            os.close(stream)
-        reports[pid] = report
-        report.send(str(pid).encode())
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            report.send(str(pid).encode())
+            ends[end := os.pidfd_open(pid)] = pid, report
+            selector.register(end, selectors.EVENT_READ)
 
 
 def _begin(request: dict[str, Any]) -> None:
