@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest import mock
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 from structlog.testing import capture_logs
+from uvicorn.protocols.http.flow_control import FlowControl
+from worldledger_service.api import wire
 from worldledger_service.api.wire import Protocol
 
 from tests.schema.helpers import connected
@@ -87,3 +91,52 @@ async def test_a_client_that_leaves_is_no_error(database_url: str, caplog: pytes
             writer.close()
     assert said == []
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/effects", ""),
+        ("GET", "/v1/effects?format=arrow", ""),
+        ("GET", "/v1/worlds/town/effects", ""),
+        ("GET", "/v1/worlds/town/effects?format=ndjson", ""),
+        ("GET", "/v1/worlds/town/tail?after_seq=0", ""),
+        ("POST", "/v1/sql", """{"query":"select repeat('x', 100000) from generate_series(1, 100)"}"""),
+    ],
+)
+async def test_a_client_that_reads_nothing_holds_up_no_stop(
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
+    path: str,
+    body: str,
+) -> None:
+    """Whatever it does not read, a stop cuts it off, long before requests are given up, and says nothing of it."""
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(wire, "_STOPPING_SECONDS", 0.1, raising=False)
+    paused = asyncio.Event()
+    pause = FlowControl.pause_writing
+
+    def note(flow: FlowControl) -> None:
+        pause(flow)
+        paused.set()
+
+    monkeypatch.setattr(FlowControl, "pause_writing", note)
+    large = draft(payload={"text": "x" * 900_000})
+    with capture_logs() as said:
+        async with serving(database_url) as served:
+            async with httpx2.AsyncClient(base_url=served.url, timeout=60) as client:
+                assert (await client.post("/v1/worlds", json={"world_id": "town"})).status_code == 201
+                for _ in range(12):
+                    assert (await client.post(PATH, json=large)).status_code == 201
+            silent = socket.socket()
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with silent:
+                silent.connect((urlsplit(served.url).hostname, urlsplit(served.url).port))
+                head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                silent.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+                await paused.wait()
+                await served.stop()
+    assert said == []
+    assert [record.getMessage() for record in caplog.records] == []

@@ -243,6 +243,9 @@ class _Linger(NamedTuple):
 _SHORT_LINGER: Final = _Linger(_LINGER_PAUSE_SECONDS, MIB)
 #: After everything else: many clients read nothing before all of a body is sent.
 _LONG_LINGER: Final = _Linger(30.0, 256 * MIB)
+#: Seconds that clients have, once the service stops, to take what was written to them, and between two later looks.
+_STOPPING_SECONDS: Final = 5.0
+_STOPPING_LOOK_SECONDS: Final = 1.0
 #: Bytes of a header besides its name and its value: a colon, a space and the end of the line.
 _AROUND_HEADER: Final = 4
 #: Characters that are repeated of what is refused.
@@ -419,13 +422,21 @@ class Protocol(HttpToolsProtocol):
         self.pipeline.clear()
 
     def shutdown(self) -> None:
-        """Stop: what is not yet a request will not become one."""
+        """Stop: what is not yet a request will not become one, and a client that does not read is cut off soon."""
+        self.loop.call_later(_STOPPING_SECONDS, self._cut_off)
         if self._part == "body" and not self.cycle.response_started:
             self._refuse(OverloadedError("the service is stopping; nothing of this request was done"))
         if self._refused:
             self.loop.call_later(_LINGER_PAUSE_SECONDS, self.transport.close)
         else:
             super().shutdown()
+
+    def _cut_off(self) -> None:
+        """Cut off a client that has not taken what was written to it; look again while it is connected."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self.loop.call_later(_STOPPING_LOOK_SECONDS, self._cut_off)
 
     def make_room(self) -> None:
         """Close for the benefit of others."""
