@@ -121,8 +121,7 @@ class Table:
         projection = self.projection
         room = "" if projection.append_only else " with (fillfactor = 80)"  # updates stay on their page
         yield f"create table {self.place} ({self._definition()}){room}"
-        for index in projection.indexes:
-            yield f"create index on {self.place} ({_list(index)})"
+        yield from self._indexes(self.place)
         yield f"comment on table {self.place} is {literal(projection.comment)}"
         for column in projection.columns:
             yield f"comment on column {self.place}.{quoted(column.name)} is {literal(column.comment)}"
@@ -130,6 +129,14 @@ class Table:
     def shadow(self, name: str) -> str:
         """Return the statement that creates a table of the same columns and key for one transaction."""
         return f"create temp table {quoted(name)} ({self._definition()}) on commit drop"
+
+    def temporary(self, name: str) -> Iterator[str]:
+        """Return the statements that create such a table, with its indexes, for one transaction."""
+        yield self.shadow(name)
+        yield from self._indexes(f"pg_temp.{quoted(name)}")
+
+    def _indexes(self, where: str) -> Iterator[str]:
+        return (f"create index on {where} ({_list(index)})" for index in self.projection.indexes)
 
     def _definition(self) -> str:
         columns = [
@@ -198,6 +205,15 @@ class Table:
             f"select l.{first} is null as missing, e.{first} is null as extra, {', '.join(pairs)} "
             f"from (select * from {self.place} where world_id = any($1::text[])) l "
             f"full join {quoted(shadow)} e on {same} where {differs} order by {order} limit 1"
+        )
+
+    def repeated(self) -> str:
+        """Return the query for the first key of some worlds ($1) that several rows have: as texts, and how many."""
+        texts = ", ".join(f"{quoted(name)}::text" for name in self.projection.key)
+        key = _list(self.projection.key)
+        return (
+            f"select {texts}, count(*) from {self.place} where world_id = any($1::text[]) group by {key} "
+            f"having count(*) > 1 order by {key} limit 1"
         )
 
     def stray(self) -> str:

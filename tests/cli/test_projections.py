@@ -161,3 +161,65 @@ def test_a_position_beyond_the_head(on: Cli, database_url: str) -> None:
     assert (result.code, result.out) == (1, f"DIFFERS effect_counts: world w: {what}\n")
     assert on(*order.split()).code == 0
     assert on("projections", "verify", "effect_counts").code == 0
+
+
+#: What was taken from a live build, what the check says is missing, and the command before `projections rebuild`.
+LOST = {
+    "alter table projections.entities_1 rename to was": ('the table projections."entities_1"', ()),
+    "drop table projections.entities_1 cascade": ('the table projections."entities_1"', ()),
+    "alter table projections.entities_1 drop column updated_seq cascade": (
+        'the column updated_seq of the table projections."entities_1"',
+        (),
+    ),
+    "alter schema projections rename to was": ("the schema projections", ("db", "upgrade")),
+    "drop schema projections cascade": ("the schema projections", ("db", "upgrade")),
+}
+
+
+@pytest.mark.parametrize("statement", LOST)
+def test_what_a_live_build_has_lost(on: Cli, database_url: str, statement: str) -> None:
+    """A check says which table, column or schema of a projection is missing, and what it tells to run mends it."""
+    record(database_url, "a", BAZAAR)
+    assert on("project", "--once").code == 0
+    sql(database_url, statement)
+    result = on("projections", "verify", "entities")
+    what, first = LOST[statement]
+    assert (result.code, result.out.partition(";")[0]) == (1, f"DIFFERS entities: {what} is missing")
+    assert "`worldledger projections rebuild entities`" in result.out
+    if first:
+        assert f"`worldledger {' '.join(first)}`" in result.out
+        assert on(*first).code == 0
+    assert on("projections", "rebuild", "entities").code == 0
+    assert on("projections", "verify", "entities").code == 0
+
+
+#: Tables and columns that no projection makes, and that a check of one needs.
+NEEDED = (
+    "effects",
+    "heads",
+    "projection_builds",
+    "projection_cursors",
+    "projection_parked",
+    "worlds",
+    "effects.effect",
+    "heads.head_seq",
+    "projection_builds.check_report",
+    "worlds.experiment",
+)
+
+
+def test_what_no_projection_has_lost(on: Cli, database_url: str) -> None:
+    """A table or column of the log, or of the engine's own, that is missing is no difference: no check can be run."""
+    record(database_url, "a", BAZAAR)
+    assert on("project", "--once").code == 0
+    for place in NEEDED:
+        table, _, column = place.partition(".")
+        gone = f"{table} rename column {column} to was" if column else f"{table} rename to was"
+        back = f"{table} rename column was to {column}" if column else f"was rename to {table}"
+        sql(database_url, f"alter table {gone}")
+        result = on("projections", "verify", "entities")
+        sql(database_url, f"alter table {back}")
+        assert (result.code, result.out) == (2, ""), place
+        assert f"{column or table}" in result.err
+        assert "lacks what this program needs" in result.err
+        assert "Traceback" not in result.err

@@ -124,6 +124,32 @@ async def test_a_view_in_the_place_of_ours(names: list[str], pool: Any, make_eng
     await assert_verified(engine, "said")
 
 
+@pytest.mark.usefixtures("names")
+async def test_rows_that_stand_twice(make_engine: Any, admin: Any) -> None:
+    """Where the primary key was dropped, a second row of a key is named; so is the lost key alone. A rebuild mends."""
+    engine = make_engine(trio())
+    for build, count in (("said_1", 3), ("said_2", 1)):
+        await admin.execute(f"alter table projections.{build} drop constraint {build}_pkey")
+        for _ in range(count - 1):
+            await admin.execute(
+                f"insert into projections.{build} select distinct * from projections.{build}"
+                " where world_id = 'w004' and global_seq in (7, 10)"
+            )
+        report = await engine.verify("said")
+        mended = "`worldledger projections rebuild said` makes it anew"
+        if count > 1:
+            key = {"world_id": "w004", "global_seq": "7"}
+            what = f"there are {count} rows with this key, for the table has lost its primary key; {mended}"
+        else:
+            key = None
+            lost = "PRIMARY KEY (world_id, global_seq) is missing"
+            what = f'projections."{build}" the table is not as this program makes it: {lost}; {mended}'
+        assert (report["finding"]["key"], report["finding"]["what"]) == (key, what)
+        await engine.rebuild("said")
+        await engine.run_until_caught_up(timeout=100)
+        await assert_verified(engine, "said")
+
+
 async def test_a_function_that_a_view_may_call(names: list[str], pool: Any, make_engine: Any) -> None:
     """What stands beside the views under the name of a function of PostgreSQL's own is the finding."""
     engine = make_engine(trio())

@@ -327,6 +327,22 @@ HIDDEN = {
         """,
         "view projections.games_1: is no table that keeps all of its rows",
     ),
+    "the primary key is gone": (
+        "alter table projections.games_1 drop constraint games_1_pkey",
+        "view projections.games_1: the table is not as this program makes it: PRIMARY KEY (world_id) is missing",
+    ),
+    "rows of some worlds are refused": (
+        "alter table projections.games_1 add check (world_id <> 'w')",
+        "view projections.games_1: the table is not as this program makes it: CHECK ((world_id <> 'w'::text)) is unexp",
+    ),
+    "so are those of the same ply": (
+        "create unique index on projections.games_1 (plies)",
+        "view projections.games_1: the table is not as this program makes it: unique index USING btree (plies) is ",
+    ),
+    "a column may be null": (
+        "alter table projections.games_1 alter plies drop not null",
+        "view projections.games_1: the table is not as this program makes it: column plies bigint not null is missing",
+    ),
     "a view of nobody's": ("create view analytics.more as select 1 as one", "view analytics.more: unexpected"),
     "the build says that it is another version's": (
         "update projection_builds set version = 99",

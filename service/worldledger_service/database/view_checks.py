@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _MADE: Final = "pg_temp.made_by_this_program"
 _RESTORED: Final = "pg_temp.restored_from_a_dump"
+_OTHER_TABLE: Final = "the table is not as this program makes it"
+_TABLE_MADE: Final = "table_made_by_this_program"
 LIVE_BUILD: Final = f"""
 select build, version, paused from projection_builds where projection = $1 and status = 'live' and {IS_BUILD}
 """
@@ -40,6 +42,30 @@ select exists (select from pg_class c where c.oid = to_regclass($1) and c.relkin
                and not exists (select from pg_rewrite where ev_class = c.oid)
                and not exists (select from pg_trigger where tgrelid = c.oid and not tgisinternal)
                and not exists (select from pg_inherits where inhparent = c.oid or inhrelid = c.oid))
+"""
+#: The columns, constraints and indexes of a table ($1), each with the number of it, the name of a constraint or index
+#: left out. Whether a program that feeds or reads the table needs it is in ``is_bound``: not so an index of its own.
+#: PostgreSQL 18 lists NOT NULL as constraints too; they stand with the columns here.
+PARTS: Final = """
+with parts as (
+    select format('column %I %s%s%s%s', attname, format_type(atttypid, atttypmod),
+                  (select format(' collate %I', collname) from pg_collation c
+                   where c.oid = attcollation and attcollation <> t.typcollation),
+                  case when attnotnull then ' not null' end,
+                  case when atthasdef or attidentity <> '' then ' with a value of its own' end) as what,
+           true as is_bound
+    from pg_attribute join pg_type t on t.oid = atttypid
+    where attrelid = to_regclass($1) and attnum > 0 and not attisdropped
+    union all
+    select pg_get_constraintdef(oid) || case when convalidated then '' else ' not valid' end, true
+    from pg_constraint where conrelid = to_regclass($1) and contype not in ('n', 't')
+    union all
+    select case when indisunique then 'unique ' else '' end || 'index'
+               || substring(pg_get_indexdef(indexrelid) from ' USING .*')
+               || case when indisvalid and indisready and indislive then '' else ' not valid' end, indisunique
+    from pg_index where indrelid = to_regclass($1) and not indisprimary
+)
+select what, is_bound, count(*) as many from parts group by 1, 2 order by 1
 """
 SAME_VIEW: Final = "select pg_get_viewdef(to_regclass($1)) = pg_get_viewdef(to_regclass($2))"
 #: The views of the schemas that the service's role owns.
@@ -144,11 +170,15 @@ from ours, unnest(array['worldledger_reader', 'worldledger_guest']) as r (reader
 
 
 class ViewFinding(NamedTuple):
-    """A view, or a build's table, that is not as this program makes it; ``name`` is the projection, if it has one."""
+    """A view, or a build's table, that is not as this program makes it; ``name`` is the projection, if it has one.
+
+    ``lacks`` is PostgreSQL's error if a view could not be made for comparison, because what it is made from is missing.
+    """
 
     name: str | None
     place: str
     what: str
+    lacks: asyncpg.PostgresError | None = None
 
 
 async def view_findings(connection: Connection, projections: Iterable[Projection]) -> list[ViewFinding]:
@@ -224,8 +254,13 @@ async def _of_projection(connection: Connection, projection: Projection) -> list
         return [ViewFinding(name, row["place"], what) for row in there]
     table = Table(projection, build["build"])
     found: list[ViewFinding] = []
+    mended = f"`worldledger projections rebuild {name}` makes it anew"
     if not await connection.fetchval(IS_PLAIN_TABLE, table.place):
         found.append(ViewFinding(name, table.place, "is no table that keeps all of its rows and shows them"))
+    elif differing := await _differing(connection, table):
+        found.append(
+            ViewFinding(name, table.place, f"the table is not as this program makes it: {differing}; {mended}")
+        )
     for view, select, upon in table.selects():
         stands = await connection.fetchrow(IS_VIEW, view)
         missing = {*upon} - {row["place"] for row in await connection.fetch(THERE, upon)}
@@ -234,12 +269,33 @@ async def _of_projection(connection: Connection, projection: Projection) -> list
                 found.append(ViewFinding(name, view, "is missing"))
         elif not stands["is_view"]:
             found.append(ViewFinding(name, view, "is not the view that this program makes: it is no view"))
-        elif not stands["is_plain"] or not await _is_as_made(connection, view, select):
-            mended = f"`worldledger projections rebuild {name}` makes it anew"
-            found.append(ViewFinding(name, view, f"is not the view that this program makes; {mended}"))
+        else:
+            lacks: asyncpg.PostgresError | None = None
+            try:
+                is_as_made = stands["is_plain"] and await _is_as_made(connection, view, select)
+            except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InvalidSchemaNameError) as error:
+                is_as_made, lacks = False, None if missing else error
+            if not is_as_made:
+                found.append(ViewFinding(name, view, f"is not the view that this program makes; {mended}", lacks))
     now = await connection.fetchrow(LIVE_BUILD, name) if found else build
     # Of a build that was replaced meanwhile, the views are those of the next one.
     return found if now is not None and now["build"] == table.build else await _of_projection(connection, projection)
+
+
+async def _differing(connection: Connection, table: Table) -> str:
+    """Say what a build's table has lost, or has that it should not have; nothing if it is as this program makes it."""
+    inner = connection.transaction()
+    await inner.start()
+    try:
+        for statement in table.temporary(_TABLE_MADE):
+            await connection.execute(statement)
+        wanted = {row["what"]: row["many"] for row in await connection.fetch(PARTS, f"pg_temp.{_TABLE_MADE}")}
+        there = {row["what"]: row for row in await connection.fetch(PARTS, table.place)}
+    finally:
+        await inner.rollback()
+    missing = [what for what, many in wanted.items() if what not in there or there[what]["many"] < many]
+    added = [what for what, row in there.items() if row["is_bound"] and row["many"] > wanted.get(what, 0)]
+    return ", ".join([*(f"{what} is missing" for what in missing), *(f"{what} is unexpected" for what in added)])
 
 
 async def _is_as_made(connection: Connection, view: str, select: str) -> bool:
@@ -253,7 +309,5 @@ async def _is_as_made(connection: Connection, view: str, select: str) -> bool:
         printed = await connection.fetchval("select pg_get_viewdef(to_regclass($1))", _MADE)
         await connection.execute(f"create temp view {_RESTORED.split('.')[1]} as {printed}")
         return bool(await connection.fetchval(SAME_VIEW, view, _RESTORED))
-    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
-        return False
     finally:
         await inner.rollback()

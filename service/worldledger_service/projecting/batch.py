@@ -20,7 +20,7 @@ from worldledger_projections.folds import Folds, Group, Key, Poison, Target, car
 from worldledger_projections.tables import Table, arrays
 
 from worldledger.chain import StoredEffect
-from worldledger.errors import SimulationError, UnknownRulesetError
+from worldledger.errors import SchemaVersionError, SimulationError, UnknownRulesetError
 from worldledger.protocols import Span
 from worldledger.rulesets import Ruleset
 from worldledger.upcasting import Upcasters
@@ -126,6 +126,8 @@ class Beginnings:
         try:
             self._load_ruleset(target.ruleset)
             target.fold = await self._states.fold_at(target.world_id, target.seq)
+        except SchemaVersionError:  # what is missing is no fault of the world's
+            raise
         except Exception as error:
             if is_worth_waiting_for(error):
                 raise

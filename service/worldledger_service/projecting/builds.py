@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 #: The reason why a view over others cannot be made yet: one of them is missing, or is of another version.
 _NOT_YET: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)
 
-#: What somebody else has made keeps a view, or a table, as it is.
+#: What somebody else has made, or taken from a table, keeps a view, or the table, as it is.
 _NOT_MENDED: Final = (
     asyncpg.DependentObjectsStillExistError,
     asyncpg.InsufficientPrivilegeError,
     asyncpg.WrongObjectTypeError,
+    asyncpg.UndefinedColumnError,
 )
 
 log = structlog.get_logger("worldledger.projections")
@@ -187,9 +188,11 @@ class Builds:
             if build.status == "live" and build.has_table and is_of(build, self._projections):
                 table = self._table(build)
                 if await lacking(self._pool, table):
-                    async with transaction(self._pool, begin=BRIEF_LOCK) as connection:
-                        if await connection.fetch(statements.STILL_LIVE, build.name):
-                            await self._set_views(connection, table)
+                    # Of a table that has lost a column no view can be made, but other projections are fed.
+                    with suppress(asyncpg.UndefinedColumnError):
+                        async with transaction(self._pool, begin=BRIEF_LOCK) as connection:
+                            if await connection.fetch(statements.STILL_LIVE, build.name):
+                                await self._set_views(connection, table)
 
     async def mend_views(self, builds: Iterable[Build]) -> None:
         """Make anew the views that are not what this program makes of live builds, and let tables show all their rows.

@@ -132,6 +132,8 @@ _EFFECTS: Final = 20_000
 _COMPARISON_SECONDS: Final = 3600.0
 _SHADOW: Final = "projection_shadow"
 _SNAPSHOT: Final = "begin isolation level repeatable read"
+#: What PostgreSQL says of a schema, table or column that is missing.
+_LACKING: Final = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)
 
 #: The report of a check: JSON-able, see `Checking.check`.
 Report = dict[str, Any]
@@ -149,9 +151,12 @@ class Checking:
 
         The report: ``projection``, ``build``, ``version``, ``checked_at``, the numbers of compared ``worlds`` and
         ``rows``, ``verified``, and ``finding``: None, or the first difference, with ``world_id``, ``key`` (column ->
-        text), ``column``, ``live`` and ``expected`` (texts), and ``what`` in words. If all rows are right, the views
-        that read them are compared with those that this program makes. ``progress`` is called with the number of folded
-        effects, and the total.
+        text), ``column``, ``live`` and ``expected`` (texts), and ``what`` in words. If all rows are right, the table's
+        definition and the views that read it are compared with those that this program makes. ``progress`` is called
+        with the number of folded effects, and the total.
+
+        Raises ProjectionRefusedError if there is nothing to check, SchemaVersionError or PostgreSQL's error if a table
+        or column is missing that is no part of the projection, ProjectionFailedError and StoreUnavailableError.
         """
         build = await self._pool.fetchrow(LIVE_BUILD, projection.name)
         if build is None or build["version"] != projection.version:
@@ -168,12 +173,16 @@ class Checking:
                 async with self._pool.acquire() as connection:
                     beside = [f"{what} is unexpected: views may call it; drop it" for what in await planted(connection)]
                     views = await view_findings(connection, [projection])
+                for view in views:
+                    if view.lacks is not None:
+                        raise view.lacks
                 if whats := [*beside, *(f"{found.place} {found.what}" for found in views)]:
                     finding = _finding(None, what=whats[0])
-            replaced = not await self._pool.fetch(statements.STILL_LIVE, table.build)
-        except asyncpg.UndefinedTableError:
-            replaced = True
-        if replaced:
+        except _LACKING:
+            worlds, rows, finding = 0, 0, await self._lost(table)
+            if finding is None:
+                raise
+        if not await self._pool.fetch(statements.STILL_LIVE, table.build):
             raise ProjectionRefusedError(
                 f"build {table.build} was replaced while it was checked: check the new one", projection=projection.name
             )
@@ -189,6 +198,19 @@ class Checking:
         }
         await self._pool.execute(statements.SET_REPORT, table.build, orjson.dumps(report).decode())
         return report
+
+    async def _lost(self, table: Table) -> Report | None:
+        """Say what of the build is missing; None if all of it is there."""
+        name = table.projection.name
+        order = f"`worldledger projections rebuild {name}`"
+        if not await self._pool.fetchval(statements.HAS_SCHEMA):
+            return _finding(None, what=f"the schema projections is missing; `worldledger db upgrade`, then {order}")
+        columns = {row["name"] for row in await self._pool.fetch(statements.COLUMNS_OF, table.place)}
+        lost = [column.name for column in table.projection.columns if column.name not in columns]
+        if not lost:
+            return None
+        what = f"the column {lost[0]} of the table {table.place}" if columns else f"the table {table.place}"
+        return _finding(None, what=f"{what} is missing; {order} makes the table anew")
 
     async def _all_worlds(
         self, table: Table, progress: Callable[[int, int], None] | None
@@ -250,7 +272,17 @@ class Checking:
                 timeout=_COMPARISON_SECONDS,
             )
             found = await connection.fetchrow(table.difference(_SHADOW), list(names), timeout=_COMPARISON_SECONDS)
-        return rows, None if found is None else _difference(table, found)
+            if found is not None:
+                return rows, _difference(table, found)
+            twice = None
+            if rows != await connection.fetchval(f"select count(*) from {_SHADOW}"):
+                twice = await connection.fetchrow(table.repeated(), list(names), timeout=_COMPARISON_SECONDS)
+        if twice is None:
+            return rows, None
+        *key, count = twice.values()
+        what = f"there are {count} rows with this key, for the table has lost its primary key"
+        order = f"`worldledger projections rebuild {table.projection.name}` makes it anew"
+        return rows, _finding(key[0], key=dict(zip(table.projection.key, key, strict=True)), what=f"{what}; {order}")
 
     async def _strays(self, table: Table) -> Report | None:
         row = await self._pool.fetchrow(table.stray(), table.build, timeout=_COMPARISON_SECONDS)

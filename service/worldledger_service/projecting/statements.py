@@ -44,6 +44,13 @@ update projection_builds set paused = $2 where projection = $1 and status <> 're
 
 STILL_LIVE: Final = "select from projection_builds where build = $1 and status = 'live' for share"
 
+HAS_SCHEMA: Final = "select to_regnamespace('projections') is not null"
+#: The columns of a table ($1, qualified); no row if it is not there.
+COLUMNS_OF: Final = """
+select attname::text as name from pg_attribute
+where attrelid = to_regclass($1) and attnum > 0 and not attisdropped
+"""
+
 #: What makes a table ($1) keep the rows that are written, and show all of them and no others.
 HIDING_ROWS: Final = """
 with t as (select oid, relrowsecurity from pg_class where oid = to_regclass($1) and relkind = 'r')
