@@ -72,7 +72,7 @@ from worldledger_service.api.streaming import is_fault
 from worldledger_service.api.wire import protocol
 from worldledger_service.api.ws import handshake
 from worldledger_service.api.ws.messages import MAX_BYTES
-from worldledger_service.api.ws.transport import PING_INTERVAL, SocketProtocol
+from worldledger_service.api.ws.transport import PING_INTERVAL, socket_protocol
 from worldledger_service.arrow.pool import ArrowPool
 from worldledger_service.database.engine import connect_one
 from worldledger_service.projecting.engine import Engine
@@ -312,10 +312,10 @@ async def serve(
     config = uvicorn.Config(
         opening,
         http=protocol(settings, measured.refused_early, measured.watch_connections),  # type: ignore[arg-type]
-        ws=SocketProtocol,
+        ws=socket_protocol(),  # type: ignore[arg-type]
         ws_max_size=MAX_BYTES,
         ws_ping_interval=PING_INTERVAL,
-        ws_ping_timeout=None,  # whoever is slow may answer late: `SocketProtocol` tells who is gone
+        ws_ping_timeout=None,  # whoever is slow may answer late: `api.ws.transport` tells who is gone
         ws_per_message_deflate=False,
         forwarded_allow_ips=settings.forwarded_allow_ips,
         lifespan="off",  # opened below, so that what goes wrong is raised and not logged

@@ -368,10 +368,12 @@ async def test_bodies_share_what_there_is(database_url: str) -> None:
         await opened.refused(slow, 503, "overloaded")
 
 
-async def test_a_body_of_very_many_pieces_lets_others_in_between(database_url: str) -> None:
+@pytest.mark.parametrize(("size", "most"), [(1, 2 * (4096 // 6 + 1)), (40, 2 * (128 + 4096 // 46 + 1))])
+async def test_a_body_of_very_many_pieces_lets_others_in_between(database_url: str, size: int, most: int) -> None:
     """However small its pieces are, it is read whole, also behind an ended side; not much of it in one turn."""
-    body = httpx2.Request("POST", "http://x", json=draft("x" * 100 * _KIB)).content
-    pieces = b"".join(b"1\r\n%c\r\n" % each for each in body)
+    body = httpx2.Request("POST", "http://x", json=draft("x" * min(size, 8) * 100 * _KIB)).content
+    parts = [body[at : at + size] for at in range(0, len(body), size)]
+    pieces = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in parts)
     async with port(database_url) as opened:
         for ended in (False, True):
             with calls_by_turn(wire.Protocol, "on_body") as calls:
@@ -380,8 +382,8 @@ async def test_a_body_of_very_many_pieces_lets_others_in_between(database_url: s
                     pair[1].write_eof()
                 answer = await opened.one(pair)
             assert answer.status_code == 201, answer.text
-            assert calls.total() == len(body)
-            assert max(calls.values()) <= 2 * (4096 // 6 + 1)  # a piece that had waited, and one that came
+            assert calls.total() >= len(parts)
+            assert max(calls.values()) <= most  # what had waited, and what came
 
 
 async def test_what_is_asked_without_waiting_is_read_bit_by_bit(

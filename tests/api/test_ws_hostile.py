@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import orjson
@@ -198,6 +198,34 @@ async def test_very_many_frames_let_others_in_between(served: Served, inhabited:
             assert await wire.frame() == (1, b'{"type":"pong"}')
         assert calls.total() == 50_000
         assert max(calls.values()) <= 2 * (1024 // 6 + 1)  # a piece that had waited, and one that came
+
+
+async def test_many_sockets_share_a_turn(served: Served, inhabited: WorldClient) -> None:
+    """However many clients send as fast as they can, few messages of all together are taken in one turn."""
+    async with undisturbed(served), AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(wired(served, query="?view_seq=4")) for _ in range(12)]
+        for wire in wires:
+            await wire.frame()  # hello
+        with calls_by_turn(transport.SocketProtocol, "handle_text") as calls:
+            for wire in wires:
+                for _ in range(1000):
+                    wire.write(1, b'{"type":"ack","view_seq":1}')
+                wire.write(1, b'{"type":"ping"}')
+            for wire in wires:
+                assert await wire.frame() == (1, b'{"type":"pong"}')
+        assert calls.total() == 12 * 1001
+        assert max(calls.values()) <= 2 * (64 + 32)  # what had waited, and what came
+
+
+async def test_frames_behind_a_close_are_taken(served: Served, inhabited: WorldClient) -> None:
+    """A socket that the service closes is ended by its client's answer, though very many frames come before that."""
+    async with undisturbed(served), wired(served, query="?view_seq=4") as wire:
+        await wire.frame()  # hello
+        for _ in range(5000):
+            wire.write(1, b"unreadable")
+        wire.write(8, (1000).to_bytes(2, "big"))
+        assert await wire.closed() == 1008
+        assert await wire.reader.read() == b""
 
 
 # -- clients that do not read, or do not answer ------------------------------------------------------------

@@ -257,8 +257,8 @@ _AUTHORITY: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?([^/?#
 #: Bytes that are parsed at once. The parser does not say where in them one part ends and the next begins, so a limit
 #: may be exceeded by as many; the parts of a first header and the trailers are counted exactly.
 _PIECE_BYTES: Final = 4096
-#: Most parts (headers, pieces of bodies, beginnings of messages) of such a piece behind which the rest of a read is
-#: parsed at once. Behind more, whatever else waits comes first: a part of a byte takes as long as one of thousands.
+#: Most parts (headers, pieces of bodies, beginnings of messages) of a read behind which its rest is parsed at once.
+#: Behind more, whatever else waits comes first: a part of a byte takes as long as one of thousands.
 _MOST_PARTS: Final = 128
 #: Most requests of one connection that wait for the answer to the one before (pipelining): behind these nothing is
 #: parsed until some are answered.
@@ -341,8 +341,7 @@ class Protocol(HttpToolsProtocol):
         self._part: Literal["header", "body"] | None = "header"
         #: how many messages have begun
         self._messages = 0
-        #: parts of the piece that was parsed last; what was read behind it and not parsed yet; whether nothing comes
-        #: after that
+        #: parts that were parsed of a read; what was read behind them and not parsed yet; whether that is the last
         self._parts = 0
         self._rest = b""
         self._turn: asyncio.Handle | None = None
@@ -554,6 +553,7 @@ class Protocol(HttpToolsProtocol):
                 self._stand()
             return
         left = memoryview(data)
+        self._parts = 0
         while left and not self._is_deaf:
             room = most - self._unread
             if room <= 0:
@@ -562,7 +562,6 @@ class Protocol(HttpToolsProtocol):
             size = min(room, _PIECE_BYTES)
             piece, left = left[:size], left[size:]
             self._unread += len(piece)
-            self._parts = 0
             if not self._feed(piece):
                 return
             if left and (self._parts > _MOST_PARTS or len(self.pipeline) >= _MOST_PIPELINED):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from uvicorn.protocols.utils import ClientDisconnected
@@ -32,18 +34,72 @@ _LINGER: Final = 2.0
 _LOOK: Final = 5.0
 #: Bytes that the system buffers for one client. What waits there is old by the time that a slow client reads it.
 _SEND_BUFFER: Final = 256 * 1024
-#: Bytes that are parsed at once, and most frames of them behind which the rest of a read is parsed at once, too. Behind
-#: more, whatever else waits comes first: a frame of no content takes as long as one of thousands of bytes.
+#: Bytes that are parsed at once. A frame of no content takes as long as one of thousands of bytes, so what is parsed is
+#: counted in frames and in such pieces together.
 _PIECE_BYTES: Final = 1024
-_MOST_FRAMES: Final = 32
+#: After so much of one connection the others have their turn, and after so much of all of them the event loop has.
+_AT_ONCE: Final = 32
+_OF_A_TURN: Final = 64
 #: Unsent bytes at which a client that asks for yet another pong is given up.
 _FLOOD: Final = 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
 
+class Turns:
+    """Shares what is parsed in a turn of the event loop among all WebSockets of a server.
+
+    So whatever else the loop serves waits for a few messages, however many clients send as fast as they can.
+    """
+
+    def __init__(self) -> None:
+        self._left = _OF_A_TURN
+        #: those that have something to parse, the longest first
+        self._waiting: dict[SocketProtocol, None] = {}
+        self._next: asyncio.Handle | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """True if what has come now may be parsed now."""
+        return self._left > 0 and not self._waiting
+
+    def spend(self, parsed: int) -> None:
+        """Note how much was parsed."""
+        self._left -= parsed
+        self._begin_later()
+
+    def wait(self, its: SocketProtocol) -> None:
+        """Have a connection parse as soon as it is its turn."""
+        self._waiting[its] = None
+        self._begin_later()
+
+    def _begin_later(self) -> None:
+        if self._next is None:
+            self._next = asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._next = None
+        self._left = _OF_A_TURN
+        while self._waiting and self._left > 0:
+            its = next(iter(self._waiting))
+            del self._waiting[its]
+            its.parse()
+
+
+def socket_protocol() -> Callable[..., SocketProtocol]:
+    """Return what makes the protocols of one server's WebSockets, which share its turns."""
+    return partial(SocketProtocol, turns=Turns())
+
+
 class SocketProtocol(WebSocketsSansIOProtocol):
     """One connection that has become a WebSocket."""
+
+    def __init__(self, *arguments: Any, turns: Turns, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._turns = turns
+        #: frames that were parsed in this turn; what was read behind them
+        self._frames = 0
+        self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the connection from HTTP."""
@@ -51,10 +107,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.close_timeout = _CLOSING[0]
         self._heard_at = self.loop.time()
         self._unsent = 0
-        #: frames of the piece that was parsed last; what was read behind it, and what has that parsed later
-        self._frames = 0
-        self._rest = b""
-        self._turn: asyncio.Handle | None = None
         self._looking: asyncio.TimerHandle | None = None
         with suppress(OSError, AttributeError):
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
@@ -62,30 +114,48 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     # -- coming in -----------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Parse data in pieces. Of a read with very many frames the rest waits, until all others have had a turn."""
+        """Parse data, or have it wait until it is this connection's turn and the application has taken the rest."""
         self._heard_at = self.loop.time()
+        is_behind = bool(self._rest)
         self._rest += data
-        if self._turn is None:
-            self._parse()
-        else:
+        if is_behind or self.read_paused:
             self.transport.pause_reading()
+        elif self._turns.has_room:
+            self.parse()
+        else:
+            self._go_on()
 
-    def _parse(self) -> None:
-        waited, self._turn = self._turn is not None, None
-        left, self._rest = memoryview(self._rest), b""
-        while left and not self.transport.is_closing():
-            piece, left = bytes(left[:_PIECE_BYTES]), left[_PIECE_BYTES:]
-            self._frames = 0
-            super().data_received(piece)
-            if left and self._frames > _MOST_FRAMES:
-                self._rest = bytes(left)
-                self.transport.pause_reading()
-                self._turn = self.loop.call_soon(self._parse)
-                return
-        if waited and not self.read_paused and not self.transport.is_closing():
+    def _go_on(self) -> None:
+        """Parse what waits, once there is a turn for it; read on when nothing does."""
+        if self._rest:
+            self.transport.pause_reading()
+            self._turns.wait(self)
+        elif not self.transport.is_closing():
             self.transport.resume_reading()
+
+    def parse(self) -> None:
+        """Parse what was read, piece by piece. Behind many frames the rest waits."""
+        self._frames = pieces = 0
+        left, self._rest = memoryview(self._rest), b""
+        while left and self._frames + pieces < _AT_ONCE and not self.transport.is_closing():
+            piece, left = bytes(left[:_PIECE_BYTES]), left[_PIECE_BYTES:]
+            pieces += 1
+            super().data_received(piece)
+        self._turns.spend(self._frames + pieces)
+        if not self.transport.is_closing():
+            self._rest = bytes(left)
+        if not self.read_paused:
+            self._go_on()
         if not self.handshake_initiated and self.conn.handshake_exc is not None and not self.transport.is_closing():
             self._refuse("")
+
+    async def receive(self) -> Any:
+        """Return the next message; what was read behind those that are parsed is parsed once they are taken."""
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            self._go_on()
+        return message
 
     def handle_events(self) -> None:
         """Take what was parsed."""
@@ -156,6 +226,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.handshake_complete and self.close_sent:
             raise ClientDisconnected
         await super().send(message)
+        if self._rest and not self.read_paused:  # it was closed, and what its client says to that comes behind
+            self._go_on()
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True  # it was refused, with a whole answer: nothing is missing
 
