@@ -133,7 +133,7 @@ TAMPERINGS = {
         alter default privileges for role worldledger_service in schema analytics
         revoke select on tables from worldledger_reader
         """,
-        "default privileges of worldledger_service in schema analytics on relations: but is",
+        "default privileges of worldledger_service in schema analytics on relations: missing",
     ),
     "everybody will read projections": (
         "alter default privileges for role worldledger_service in schema projections grant select on tables to public",
@@ -797,6 +797,11 @@ alter table projections.state_variables_1 enable row level security;
 create table projections.more () inherits (projections.effect_counts_1);
 create rule swallow as on insert to projections.turns_1 do instead nothing;
 create trigger a before update on projections.world_summaries_1 for each row
+execute function suppress_redundant_updates_trigger();
+alter table projections.agents_1 set unlogged;
+create rule "no" as on update to analytics.agent_stats do instead nothing;
+alter view projections.entities alter column world_id set default 'w';
+create trigger a instead of insert on analytics.moves for each row
 execute function suppress_redundant_updates_trigger()
 """
 
@@ -808,9 +813,13 @@ async def test_upgrade_makes_views_over_projections_anew(database_url: str) -> N
         await connection.execute(_OF_PROJECTIONS)
     findings = await _findings(database_url)
     assert sorted(finding.partition(": ")[0] for finding in findings) == [
+        "view analytics.agent_stats",
         "view analytics.effect_counts",
         "view analytics.entities",
+        "view analytics.moves",
+        "view projections.agents_1",
         "view projections.effect_counts_1",
+        "view projections.entities",
         "view projections.state_variables_1",
         "view projections.turns_1",
         "view projections.world_summaries",
@@ -823,12 +832,11 @@ async def test_upgrade_makes_views_over_projections_anew(database_url: str) -> N
 
 
 def test_check_says_what_stands_in_a_views_place() -> None:
-    """What `db upgrade` cannot replace is advice, and so is a view that belongs to nothing."""
+    """What `db upgrade` cannot replace has its SQL, and so has a view that belongs to nothing."""
     place = "view analytics.games: is not the view that this program makes"
     stranger = "view analytics.more: unexpected, or of a projection that is not known here (--projection names one)"
-    advice = "drop or rename what stands there, then run `worldledger db upgrade`"
-    assert by_hand([f"{place}: it is no view", stranger, "setting fsync: is off: …"]) == {
-        f"{place}: it is no view": f"-- analytics.games: {advice}",
+    assert by_hand([f"{place}: it is a table", stranger, "setting fsync: is off: …"]) == {
+        f"{place}: it is a table": "drop table analytics.games; -- or rename it; then `worldledger db upgrade`",
         stranger: "drop view analytics.more",
         "setting fsync: is off: …": "alter system set fsync = on; select pg_reload_conf()",
     }

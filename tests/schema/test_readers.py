@@ -262,3 +262,73 @@ async def test_what_could_not_be_taken_away_is_listed(logins: dict[str, str]) ->
         f"reader: may use functions of PostgreSQL for {kind}: run `worldledger db upgrade` as a superuser"
         for kind in ("large objects", "advisory locks", "messages in the write-ahead log")
     ]
+
+
+#: What readers and their logins were granted by name; $login is such a login's, $group one that it is in.
+_BY_NAME = """
+grant temporary on database $database to worldledger_guest;
+grant create on schema theirs to worldledger_guest;
+grant execute on function pg_advisory_lock(bigint), lo_create(oid) to worldledger_reader;
+grant execute on function pg_try_advisory_lock(bigint) to worldledger_guest;
+grant pg_write_all_data to $login;
+create role $group; grant $group to $login; grant pg_execute_server_program to $group;
+grant pg_read_all_stats to $login
+"""
+
+
+@pytest.mark.both_servers
+async def test_what_readers_were_granted_by_name_has_its_sql(logins: dict[str, str], database_url: str) -> None:
+    """What an upgrade leaves, for it was granted to readers by name, is listed with the SQL that takes it away."""
+    await schema.upgrade(database_url)
+    login = logins["reader"].split("//")[1].split(":")[0]
+    group = f"wl_group_{uuid4().hex[:12]}"
+    async with connected(database_url) as admin:
+        database = await admin.fetchval("select format('%I', current_database())")
+        given = _BY_NAME.replace("$database", database).replace("$login", login).replace("$group", group)
+        async with undone(admin):
+            await admin.execute("create schema theirs")
+            assert await readers.beyond_reading(admin) == []
+            await admin.execute(given)
+            left = await readers.beyond_reading(admin)
+            assert [line.partition(": REVOKE")[0] for line in left] == [
+                "reader: may make tables in the schema theirs",
+                f"reader: was granted TEMPORARY on the database {database}",
+                "reader: was granted functions of PostgreSQL for large objects",
+                "reader: was granted functions of PostgreSQL for advisory locks",
+                f"reader: {group} may do what pg_execute_server_program may",
+                f"reader: {login} may do what pg_write_all_data may",
+            ]
+            for line in left:
+                await admin.execute(line.rpartition(": ")[2])
+            assert await readers.beyond_reading(admin) == []
+
+
+async def test_limits_that_a_login_has_lifted_are_noted(logins: dict[str, str], database_url: str) -> None:
+    """Of a login for readers `db check` notes which limits it logs in without, here or everywhere, with the SQL."""
+    login = logins["reader"].split("//")[1].split(":")[0]
+
+    async def noted() -> list[str]:
+        return [line for line in await schema.notes(database_url) if line.startswith(f"{login} logs in")]
+
+    async with connected(database_url) as admin:
+        database = await admin.fetchval("select format('%I', current_database())")
+        await admin.execute(f"alter role {login} set statement_timeout = '5min'")
+        assert await noted() == []
+        for statement in (
+            "set statement_timeout = 0",
+            "set idle_in_transaction_session_timeout = '0ms'",
+            f"in database {database} set default_transaction_read_only = off",
+        ):
+            await admin.execute(f"alter role {login} {statement}")
+        lines = await noted()
+        assert lines == [
+            f"{login} logs in with {name} '{value}': ALTER ROLE {login}{place} SET {name} TO '{wanted}'"
+            for name, value, place, wanted in (
+                ("default_transaction_read_only", "off", f" IN DATABASE {database}", "on"),
+                ("idle_in_transaction_session_timeout", "0ms", "", "5min"),
+                ("statement_timeout", "0", "", "60s"),
+            )
+        ]
+        for line in lines:
+            await admin.execute(line.rpartition(": ")[2])
+    assert await noted() == []

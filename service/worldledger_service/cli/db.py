@@ -81,9 +81,9 @@ def check_database(
 ) -> None:
     """Compare the database with what this version makes: tables, triggers, privileges, roles.
 
-    Each difference is a line; the exit code is then 1, and stderr says which of them `worldledger db upgrade` makes
-    right, and the SQL for the others. What logins of readers can do that no privilege forbids is noted
-    there, too. The log's contents are checked by `worldledger verify`.
+    Each difference is a line; the exit code is then 1, and stderr has what to do, in this order: the SQL for those that
+    `worldledger db upgrade` leaves, and whether to run that. What logins of readers can do that no privilege forbids
+    is noted there, too. The log's contents are checked by `worldledger verify`.
 
     Example:
         worldledger db check --database-url postgresql://me@localhost/worldledger
@@ -100,14 +100,14 @@ def check_database(
         put(finding)
     if findings:
         left = by_hand(findings)
-        mended = len(findings) - len(left)
-        if mended:
-            which = "makes these right" if not left else f"makes {mended} of these right"
-            say(f"`worldledger db upgrade` {which}: it makes again whatever costs no row")
         if needed := statements(left.values()):
-            say(f"for {'the others' if mended else 'these'}, as a superuser or the owner of what is named:")
+            say("run this as a superuser, or as the owner of what is named:")
             for sql in needed:
                 say(plain(sql))
+        if mended := len(findings) - len(left):
+            which = f"makes the other {mended} right" if needed else "makes these right"
+            which = which if needed or not left else f"makes {mended} of these right"
+            say(f"{'then ' if needed else ''}`worldledger db upgrade` {which}: it makes again whatever costs no row")
         raise typer.Exit(1)
     put("the database is as it should be")
 

@@ -168,10 +168,24 @@ select format('privilege on %s: %s may %s%s', what,
               privilege_type, case when is_grantable and grantee <> owner then ' and grant it' end)
 from granted where not (privilege_type = 'MAINTAIN' and grantee = owner)
 union all
-select format('default privileges of %s%s on %s: %s', defaclrole::regrole, ' in schema ' || nspname,
+select format('default privileges of %s%s on %s: %s may %s%s%s', defaclrole::regrole, ' in schema ' || nspname,
               case defaclobjtype when 'r' then 'relations' when 'S' then 'sequences' when 'f' then 'functions'
-                                 when 'T' then 'types' else defaclobjtype::text end, defaclacl)
+                                 when 'T' then 'types' when 'n' then 'schemas' when 'L' then 'large objects'
+                                 else defaclobjtype::text end,
+              case when grantee = 0 then 'everybody' else grantee::regrole::text end,
+              lacks, privilege_type, case when is_grantable then ' and grant it' end)
 from pg_default_acl left join pg_namespace on pg_namespace.oid = defaclnamespace
+cross join lateral (  -- those for all schemas stand in the place of PostgreSQL's usual ones, those for one beside them
+    select case defaclnamespace when 0 then acldefault(
+        case defaclobjtype when 'S' then 's' else defaclobjtype end, defaclrole) end as usual
+) as u
+cross join lateral (
+    (select null as lacks, grantee, privilege_type, is_grantable from aclexplode(defaclacl)
+     except select null, grantee, privilege_type, is_grantable from aclexplode(usual))
+    union all
+    (select 'not ', grantee, privilege_type, is_grantable from aclexplode(usual)
+     except select 'not ', grantee, privilege_type, is_grantable from aclexplode(defaclacl))
+) as differing
 where (defaclnamespace = 0 or nspname in ('public', 'projections', 'analytics'))
   and defaclrole in (select oid from roles)
 """
@@ -200,10 +214,17 @@ select format('role %s: %ssuperuser %s, createrole %s, createdb %s, replication 
               rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls)
 from roles
 union all
-select format('setting of role %s: %s', rolname, setting)
-from roles, unnest(rolconfig) as s (setting) where starts_with(setting, 'default_transaction_read_only=')
+select format('setting of role %s%s: %s', rolname, place, setting)
+from roles join pg_db_role_setting on setrole = roles.oid, unnest(setconfig) as s (setting),
+     lateral (select case when setdatabase <> 0 then format(' in database %I', current_database()) end) as p (place)
+where starts_with(setting, 'default_transaction_read_only=')
+  and (setdatabase = 0 or rolname <> 'worldledger_reader'
+       and setdatabase = (select oid from pg_database where datname = current_database()))
 union all
-select format('membership: %s in %s', rolname, roleid::regrole)
+-- From PostgreSQL 16 on a role may be a member by several grants, and each is revoked by itself.
+select format('membership: %s in %s%s', rolname, roleid::regrole,
+              case when current_setting('server_version_num')::int >= 160000 and grantor <> 10
+                   then format(', granted by %s', grantor::regrole) end)
 from roles join pg_auth_members on member = roles.oid
 """
 
@@ -245,13 +266,14 @@ select exists (select from pg_attribute
 """
 _VIEWS_OF_KINDS: Final = "select quote_ident(unnest(views)) from public.kind_analytics"
 #: The relation of the schema analytics that a line is about.
-_ABOUT: Final = re.compile(r'\banalytics\.(\w+|"(?:[^"]|"")+")')
+_ABOUT: Final = re.compile(r'(?!(?:privilege on |comment on )?function ).*?\banalytics\.(\w+|"(?:[^"]|"")+")')
 
 
-async def catalogue(connection: Connection) -> list[str]:
+async def catalogue(connection: Connection, others: Collection[str] = ()) -> list[str]:
     """Describe the schemas public and analytics, the roles, and schema projections itself: sorted "what: how it is".
 
-    Without the views that are noted as those of kinds, unless they have the name of one of the program's own.
+    Without the views that are noted as those of kinds, and ``others`` of the schema analytics, unless they have the
+    name of one of the program's own.
     """
     async with connection.transaction(readonly=True):
         # Definitions name objects with their schema unless it is on the path. What this reads must be PostgreSQL's own
@@ -260,6 +282,7 @@ async def catalogue(connection: Connection) -> list[str]:
         lines = sorted([row[0] for query in _QUERIES for row in await connection.fetch(_OURS + _OTHERS + query)])
         has_kinds = await connection.fetchval(_HAS_KINDS)
         noted = {row[0] for row in await connection.fetch(_VIEWS_OF_KINDS)} if has_kinds else set()
+    noted |= set(others)
     return [line for line in lines if _about(line) not in noted - _own_views()] if noted else lines
 
 
@@ -284,7 +307,7 @@ async def views_of_kind(connection: Connection, views: Collection[str], *, made:
 
 
 def _about(line: str) -> str | None:
-    found = _ABOUT.search(line.partition(": ")[0])
+    found = _ABOUT.match(line.partition(": ")[0])
     return None if found is None else found[1]
 
 
@@ -307,7 +330,7 @@ def compare(found: list[str], wanted: list[str]) -> list[str]:
     for verdict, lines in (("missing", missing), ("unexpected", extra)):
         for line in lines:
             what, _, how = line.partition(": ")
-            changed = what in replaced and not what.startswith(("privilege", "membership"))
+            changed = what in replaced and not what.startswith(("privilege", "default privileges", "membership"))
             label = {"missing": "should be", "unexpected": "but is"}[verdict] if changed else verdict
             text = how if len(how) <= 300 else f"{how[:300]}…"
             findings.append((what, not changed or verdict == "unexpected", f"{what}: {label}: {text}"))

@@ -18,8 +18,9 @@ from worldledger_service.database.catalogue import expected
 _HISTORY: Final = frozenset({"worlds", "heads", "effects"})
 #: What is left of a line where another one is about the same thing.
 _WITH_ANOTHER: Final = ""
+_ANEW: Final = "-- then `worldledger db upgrade`, which makes it anew, empty"
 _BACKUP: Final = "-- {} is gone with what it held: restore a backup"
-_PRIVILEGE: Final = re.compile(r"(?P<who>.+) may (?P<what>[A-Z]+)(?P<option> and grant it)?\Z")
+_PRIVILEGE: Final = re.compile(r"(?P<who>.+) may (?P<lacks>not )?(?P<what>[A-Z]+)(?P<option> and grant it)?\Z")
 _ON: Final = re.compile(r"privilege on (?P<kind>relation|column|function|type|schema) (?P<name>.+)\Z")
 _RELATION: Final = re.compile(
     r"(?P<kind>\w+), owner (?P<owner>[^,]+), (?P<persistence>permanent|not permanent), options \{(?P<options>.*)\}, "
@@ -84,7 +85,7 @@ def _parts(line: str) -> tuple[str, str]:
 
 def _is_one(what: str) -> bool:
     """Return whether there is one line at most about something."""
-    return not what.startswith(("privilege ", "membership", "inheritance"))
+    return not what.startswith(("privilege ", "default privileges ", "membership", "inheritance"))
 
 
 @cache
@@ -142,7 +143,7 @@ def step(difference: Difference) -> Step:
         case "view":
             return Step(_WITH_ANOTHER, False) if wanted is None else _UPGRADE
         case "function" | "aggregate" | "operator" | "type" | "cast" | "event" if wanted is None:
-            return Step(f"drop {'routine' if kind == 'function' else kind} {name}", False)
+            return Step(f"drop {'routine' if kind in {'function', 'aggregate'} else kind} {name}", False)
         case "type" | "schema" if was is not None and wanted is not None:
             return Step(f"alter {kind} {name} owner to {wanted.rpartition(' ')[2]}", True)
         case "owner":  # of PLACE
@@ -182,10 +183,16 @@ def _of_table(kind: str, name: str, was: str | None, wanted: str | None) -> Step
 def _relation(name: str, was: str | None, wanted: str | None) -> Step:
     kind = (was or wanted or "").partition(",")[0]
     if wanted is None or (was is not None and kind != wanted.partition(",")[0]):
-        return Step(f"drop {_KINDS.get(kind, kind)} {name}", False)
+        # The sequence of a column goes with its table.
+        drop = f"drop {_dropped(kind)}{' if exists' if kind == 'S' else ''} {name}"
+        return Step(drop if wanted is None else f"{drop}; {_ANEW}", False)
     if was is None:
         return Step(_BACKUP.format(f"the table {name}"), False) if name in _HISTORY else _UPGRADE
     before, after = _RELATION.match(was), _RELATION.match(wanted)
+    if kind == "view" and before and after and before["owner"] != after["owner"]:
+        # That of a kind of worlds is not an upgrade's to drop.
+        is_own = any(each.startswith(f"relation {name}: ") for each in expected())
+        return Step(f"alter view {name} owner to {after['owner']}", is_own)
     if kind != "table" or before is None or after is None:
         return _UPGRADE
     changes = []
@@ -213,9 +220,7 @@ def _column(relation: str, name: str, was: str | None, wanted: str | None) -> St
     if was is None:
         if relation in _HISTORY:
             return Step(_BACKUP.format(f"the column {name} of {relation}"), False)
-        return Step(
-            f"drop table {relation} cascade; -- then `worldledger db upgrade`, which makes it anew, empty", False
-        )
+        return Step(f"drop table {relation} cascade; {_ANEW}", False)
     before, after = _COLUMN.match(was), _COLUMN.match(wanted)
     if before is None or after is None or before["type"] != after["type"]:
         return Step(f"alter table {relation} alter column {name} type {after['type'] if after else wanted}", False)
@@ -261,7 +266,8 @@ def _of_roles(what: str, was: str | None, wanted: str | None) -> Step:
         return Step(f"-- end the inheritance: {how}", False)
     if kind == "membership":
         role, _, group = how.partition(" in ")
-        return Step(f"revoke {group} from {role}", False)
+        group, _, by = group.partition(", granted by ")
+        return Step(f"revoke {group} from {role}{f' granted by {by}' if by else ''}", False)
     if kind == "role":
         if wanted is None or was is None:
             return Step(f"create role {name}; -- then `worldledger db upgrade`", False)
@@ -271,15 +277,16 @@ def _of_roles(what: str, was: str | None, wanted: str | None) -> Step:
         )
     if kind == "setting":
         done = f"reset {how.partition('=')[0]}" if wanted is None else f"set {wanted.replace('=', ' = ', 1)}"
-        return Step(f"alter role {name.rpartition(' ')[2]} {done}", False)
-    if kind == "default":  # default privileges of ROLE in schema SCHEMA on relations: {GRANTEE=r/GRANTOR,…}
+        return Step(f"alter role {name.removeprefix('of role ')} {done}", False)
+    if kind == "default" and (said := _PRIVILEGE.match(how)) is not None:
+        # default privileges of ROLE[ in schema SCHEMA] on KIND: GRANTEE may [not ]PRIVILEGE
         of, _, on = name.removeprefix("privileges of ").rpartition(" on ")
-        has, needs = [set((each or "{}").strip("{}").split(",")) - {""} for each in (was, wanted)]
-        begin, named = f"alter default privileges for role {of}", {"relations": "tables"}.get(on, on)
-        added = [each.partition("=")[0] or "public" for each in sorted(has - needs)]
-        if added:
-            return Step("; ".join(f"{begin} revoke all on {named} from {each}" for each in added), False)
-        return _UPGRADE
+        who = "public" if said["who"] == "everybody" else said["who"]
+        on = "tables" if on == "relations" else on
+        begin = f"alter default privileges for role {of}"
+        if wanted is None and not said["lacks"]:
+            return Step(f"{begin} revoke {said['what']} on {on} from {who}", False)
+        return Step(f"{begin} grant {said['what']} on {on} to {who}", wanted is not None)
     return Step(f"-- {what}: no statement is known", False)
 
 
@@ -290,12 +297,13 @@ def _of_roles(what: str, was: str | None, wanted: str | None) -> Step:
 _MENDED: Final = re.compile(
     r"view \S+: (?:is missing|is not the view|is no table that keeps|cannot be compared: no build is live)"
 )
+_STRANGER: Final = re.compile(rf"view {_VIEW}: unexpected, or of a projection")
 #: Other findings of `check`, each with what makes it right.
 _OTHERS: Final = (
-    (re.compile(rf"view {_VIEW}: unexpected, or of a projection"), "drop view {name}"),
+    (_STRANGER, "drop view {name}"),
     (
-        re.compile(r"view (?P<name>[\w.]+): is not the view that this program makes: it is no view"),
-        "-- {name}: drop or rename what stands there, then run `worldledger db upgrade`",
+        re.compile(r"view (?P<name>[\w.]+): is not the view that this program makes: it is a (?P<kind>.+)"),
+        "drop {kind} {name}; -- or rename it; then `worldledger db upgrade`",
     ),
     (
         re.compile(r"view (?P<name>[\w.]+): cannot be compared: the live build has version"),
@@ -315,18 +323,32 @@ _OTHERS: Final = (
 def by_hand(findings: Iterable[str]) -> dict[str, str]:
     """Return the findings of `check` that `db upgrade` leaves, each with what makes it right.
 
-    That is SQL to run as a superuser, or as the owner of what it names; empty where another finding's does it, or where
-    the finding says itself what to run.
+    That is SQL to run as a superuser, or as the owner of what it names, before the upgrade; empty where another
+    finding's does it, or where the finding says itself what to run.
     """
     lines = list(findings)
     read = [(line, match) for line in lines if (match := _FINDING.match(line)) is not None]
     was = {each["what"]: each["how"] for _, each in read if each["verdict"] == "but is"}
     wanted = {each["what"]: each["how"] for _, each in read if each["verdict"] == "should be"}
-    added = {each["what"] for _, each in read if each["verdict"] == "unexpected"}
+    added = {each["what"]: each["how"] for _, each in read if each["verdict"] == "unexpected"}
+    added |= {f"view {view['name']}": "" for line in lines if (view := _STRANGER.match(line)) is not None}
+    missing = {each["what"]: each["how"] for _, each in read if each["verdict"] == "missing"}
+    replaced = {what: how for what, how in wanted.items() if _kind(what, how) != _kind(what, was.get(what, ""))}
+    renamed = _renamed(added, missing | replaced)
+    gone = missing.keys() - renamed.values()
+    again = replaced.keys() | {what for what in renamed.values() if what.startswith("relation ")}
+    with_it = re.compile("|".join(rf"(?<![\w.]){re.escape(what.partition(' ')[2])}(?!\w)" for what in renamed) or "$^")
+    children = {each["how"].partition(" from ")[0] for _, each in read if each["what"] == "inheritance"}
     left: dict[str, str] = {}
     is_lost = False
     for line, each in read:
         what, verdict, how = each["what"], each["verdict"], each["how"]
+        if what in renamed:
+            left[line] = _rename(what, renamed[what], was.get(renamed[what]))
+            continue
+        if what in renamed.values():
+            left[line] = _WITH_ANOTHER
+            continue
         if verdict == "but is":
             difference = Difference(what, how, wanted.get(what))
         elif verdict == "should be":
@@ -334,11 +356,14 @@ def by_hand(findings: Iterable[str]) -> dict[str, str]:
         else:
             difference = Difference(what, how, None) if verdict == "unexpected" else Difference(what, None, how)
         needed = step(difference)
-        goes_with = verdict == "unexpected" and _goes_with(what, how, added)
+        goes_with = (
+            verdict == "unexpected" and (_goes_with(what, how, added) or with_it.search(what) is not None)
+        ) or _goes_with(what, "", again)
         if needed.is_upgrades and not goes_with:
             continue
-        is_lost = is_lost or (verdict == "missing" and what.startswith(("relation ", "column ")))
-        left[line] = _WITH_ANOTHER if goes_with or verdict == "should be" else needed.sql
+        is_lost = is_lost or (verdict == "missing" and not goes_with and what.startswith(("relation ", "column ")))
+        sql = needed.sql if verdict != "unexpected" else _kept(what, gone, added, children) or needed.sql
+        left[line] = _WITH_ANOTHER if goes_with or verdict == "should be" else sql
     if is_lost:  # what is made upon it is not made before
         left |= {line: _WITH_ANOTHER for line, each in read if each["verdict"] != "unexpected" and line not in left}
     for line in lines:
@@ -350,10 +375,176 @@ def by_hand(findings: Iterable[str]) -> dict[str, str]:
     return left
 
 
+#: What statements drop first, and last: views before what they read, what calls functions before these.
+_ORDER: Final = (
+    "drop event trigger ",
+    "drop rule ",
+    "drop trigger ",
+    "drop materialized view ",
+    "drop view ",
+    "",
+    "drop table ",
+    "drop sequence ",
+    "drop cast ",
+    "drop operator ",
+    "drop routine ",
+    "drop type ",
+)
+#: Of which several are dropped in one statement, whatever order they depend on each other in.
+_TOGETHER: Final = ("drop view ", "drop materialized view ", "drop table ", "drop routine ")
+_IS_ONE_DROP: Final = re.compile(r"[^;-]+\Z")
+
+
 def statements(left: Iterable[str]) -> list[str]:
     """Return what makes findings right, as `by_hand` returns it, in an order in which it can be run."""
-    ended = [runnable(sql if "-- " in sql else f"{sql};") for sql in left if sql]
-    return sorted(ended, key=lambda sql: sql.startswith("drop routine "))  # what is made of functions goes before
+    groups: dict[str, list[str]] = {begin: [] for begin in _ORDER}
+    for sql in dict.fromkeys(left):
+        begin = next((each for each in _ORDER if each and sql.startswith(each) and _IS_ONE_DROP.match(sql)), "")
+        if sql:
+            groups[begin].append(sql)
+    for begin in _TOGETHER:
+        if groups[begin]:
+            groups[begin] = [begin + ", ".join(sql.removeprefix(begin) for sql in groups[begin])]
+    ordered = [sql for group in groups.values() for sql in group]
+    return [runnable(sql if "-- " in sql else f"{sql};") for sql in ordered]
+
+
+# -- what has another name ------------------------------------------------------------------------------------
+
+#: What may have another name, and the statement that gives it its own back; {0} is what it is a part of.
+_RENAMES: Final = {
+    "table": "alter table {1} rename to {2}",
+    "view": "alter view {1} rename to {2}",
+    "type": "alter type {1} rename to {2}",
+    "function": "alter routine {1} rename to {2}",
+    "index": "alter index {1} rename to {2}",
+    "column": "alter table {0} rename column {1} to {2}",
+    "constraint": "alter table {0} rename constraint {1} to {2}",
+    "trigger": "alter trigger {1} on {0} rename to {2}",
+}
+
+
+def _renamed(added: dict[str, str], missing: dict[str, str]) -> dict[str, str]:
+    """Return what was added and is what is missing by another name, each with the name that it should have.
+
+    A relation is known by its columns, which are lost with it: its name is given back even where something else has
+    been put in its place.
+    """
+    found: dict[str, str] = {}
+    columns, wanted = _columns(added), _wanted_columns()
+    for what, how in missing.items():
+        if what.startswith("relation "):
+            same = [
+                other
+                for other, how_other in added.items()
+                if other.startswith("relation ")
+                and _kind(other, how_other) == _kind(what, how)
+                and _schema(other) == _schema(what)
+                and columns.get(other[9:]) == wanted.get(what[9:])
+            ]
+            found |= {_best(same, added): what} if same else {}
+    for what, how in missing.items():
+        if (kind := what.partition(" ")[0]) in {"column", "constraint", "index", "trigger", "function"}:
+            same = [
+                other
+                for other, how_other in added.items()
+                if other.startswith(f"{kind} ")
+                and _part(other)[0] == _part(what)[0]
+                and (how_other == how or how_other.replace(f" {_named(other)} ", f" {_named(what)} ", 1) == how)
+            ]
+            alike = [other for other in missing if _part(other)[0] == _part(what)[0] and missing[other] == how]
+            if len(same) == 1 and len(alike) == 1:
+                found[same[0]] = what
+    # The index of a constraint is renamed with it.
+    own = {_named(what) for what in found if what.startswith("constraint ")}
+    return {what: name for what, name in found.items() if what.removeprefix("index ") not in own}
+
+
+def _kind(what: str, how: str) -> str:
+    """Return the kind of a relation (table, view, type), or of another thing."""
+    kind = what.partition(" ")[0]
+    return how.partition(",")[0] if kind == "relation" else kind
+
+
+def _schema(what: str) -> str:
+    return what.partition(" ")[2].rpartition(".")[0]
+
+
+def _columns(lines: dict[str, str]) -> dict[str, set[tuple[str, str]]]:
+    """Return the columns of each relation, with their types."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for what, how in lines.items():
+        if what.startswith("column "):
+            relation, _, name = what.removeprefix("column ").rpartition(".")
+            found.setdefault(relation, set()).add((name, how))
+    return found
+
+
+@cache
+def _wanted_columns() -> dict[str, set[tuple[str, str]]]:
+    return _columns(dict(map(_parts, expected())))
+
+
+def _best(relations: list[str], added: dict[str, str]) -> str:
+    """Return the relation of which most parts are known, such as constraints and triggers: a copy has none."""
+    return max(relations, key=lambda each: sum(what.endswith(f" on {each[9:]}") for what in added))
+
+
+def _part(what: str) -> tuple[str, str]:
+    """Return what something is a part of, or its arguments: all but its name; and its name."""
+    kind, _, name = what.partition(" ")
+    if kind == "column":
+        return name.rpartition(".")[0], name.rpartition(".")[2]
+    if kind == "function":
+        begin, bracket, arguments = name.partition("(")
+        schema, dot, own = begin.rpartition(".")
+        return f"{schema}{dot}{bracket}{arguments}", own
+    if kind == "index":
+        return "", name
+    return name.rpartition(" on ")[2], name.rpartition(" on ")[0]
+
+
+def _named(what: str) -> str:
+    """Return the name of a part as its definition has it."""
+    name = _part(what)[1]
+    return name if what.startswith(("function ", "index ")) else _quoted(name)
+
+
+def _rename(what: str, own: str, in_its_place: str | None) -> str:
+    """Return the statements that give something its name back; what stands in its place goes."""
+    kind, _, name = what.partition(" ")
+    if kind == "relation":
+        place = own.removeprefix("relation ")
+        kind = _kind(own, dict(map(_parts, expected()))[own])
+        drop = "" if in_its_place is None else f"drop {_dropped(in_its_place)} {place}; "
+        return drop + _RENAMES[kind].format("", name, place.rpartition(".")[2])
+    whole, _ = _part(what)
+    return _RENAMES[kind].format(whole, name if kind == "function" else _named(what), _part(own)[1])
+
+
+def _dropped(how: str) -> str:
+    kind = how.partition(",")[0]
+    return _KINDS.get(kind, kind)
+
+
+def _kept(what: str, gone: Collection[str], added: dict[str, str], children: Collection[str]) -> str | None:
+    """Return advice where what was added may be history: then nothing that loses it is said.
+
+    ``children`` are the tables that inherit from others.
+    """
+    kind, _, name = what.partition(" ")
+    table = name.rpartition(".")[0]
+    lost = [each.rpartition(".")[2] for each in sorted(gone) if each.startswith(f"column {table}.")]
+    if kind == "column" and table in _HISTORY and lost:
+        return f"-- the column {name} may be one that is missing ({', '.join(lost)}) by another name: rename it"
+    if kind == "relation" and added[what].startswith("table,") and name not in children:
+        names = {column for column, _ in _columns(added).get(name, set())}
+        for table in sorted(_HISTORY):
+            if {column for column, _ in _wanted_columns()[table]} <= names:
+                return (
+                    f"-- {name} has the columns of {table}: drop or rename one of them, when you know which the log is"
+                )
+    return None
 
 
 def runnable(sql: str) -> str:
@@ -376,13 +567,25 @@ def _escaped(quoted: re.Match[str]) -> str:
     )
 
 
+#: Kinds of lines about parts of relations, and what is said of these.
+_PARTS: Final = frozenset(
+    {"column", "comment", "constraint", "index", "policy", "privilege", "rule", "trigger", "view"}
+)
+
+
 def _goes_with(what: str, how: str, added: Collection[str]) -> bool:
     """Return whether something that was added is dropped with another thing that was."""
     kind, _, name = what.partition(" ")
-    if kind == "index" and any(each.startswith(f"constraint {name} on ") for each in added):
+    if kind == "index" and any(each.startswith("constraint ") and _named(each) == name for each in added):
+        return True
+    said = {"comment", "privilege"}
+    whole = tuple(f" {each.partition(' ')[2]}" for each in added if each.partition(" ")[0] not in said)
+    if kind in said and what.endswith(whole):
         return True
     relations = [each.removeprefix("relation ") for each in added if each.startswith("relation ")]
-    return kind != "relation" and any(
+    if kind == "inheritance":
+        return how.partition(" from ")[0].removeprefix("public.") in relations
+    return kind in _PARTS and any(
         re.search(rf"(?<![\w.]){re.escape(each)}(?!\w)", f"{what.partition(' ')[2]} {how}".replace("public.", ""))
         for each in relations
     )

@@ -57,24 +57,45 @@ _FUNCTIONS: Final = {
     "messages in the write-ahead log": ("pg_logical_emit_message",),
 }
 
-#: What a reader may do all the same: which kind of thing ($1 the kinds, $2 the names of functions).
+#: What everybody may do all the same, and so a reader: which kind of thing ($1 the kinds, $2 the names of functions).
 _LEFT: Final = """
 select u.kind from unnest($1::text[], $2::text[]) with ordinality as u (kind, name, n)
 join pg_catalog.pg_proc p on p.proname = u.name and p.pronamespace = 'pg_catalog'::regnamespace
-where has_function_privilege('worldledger_reader', p.oid, 'execute')
+where has_function_privilege('public', p.oid, 'execute')
+group by u.kind order by min(u.n)
+"""
+#: What readers were granted by name, which is left to people to revoke: the functions of each kind.
+_GRANTED: Final = """
+select u.kind, string_agg(distinct p.oid::regprocedure::text, ', ') as functions
+from unnest($1::text[], $2::text[]) with ordinality as u (kind, name, n)
+join pg_catalog.pg_proc p on p.proname = u.name and p.pronamespace = 'pg_catalog'::regnamespace
+cross join lateral aclexplode(p.proacl) as acl
+where acl.grantee in ('worldledger_reader'::regrole, 'worldledger_guest'::regrole)
 group by u.kind order by min(u.n)
 """
 _UNLIMITED: Final = "select rolconnlimit = -1 from pg_catalog.pg_roles where rolname = 'worldledger_reader'"
-_TEMPORARY: Final = "select has_database_privilege('worldledger_reader', current_database(), 'temporary')"
+_TEMPORARY: Final = "select has_database_privilege('public', current_database(), 'temporary')"
+#: What they were granted by name on databases: temporary tables here, and connections to others of the embedded server.
+_GRANTED_DATABASES: Final = f"""
+select quote_ident(datname) as name, privilege_type as privilege
+from pg_catalog.pg_database cross join lateral aclexplode(datacl) as acl
+where acl.grantee in ('worldledger_reader'::regrole, 'worldledger_guest'::regrole)
+  and (datname = current_database() and privilege_type = 'TEMPORARY'
+       or privilege_type = 'CONNECT' and datname <> current_database() and datname in ('postgres', 'template1')
+          and current_setting('cluster_name') = '{CLUSTER_NAME}')
+group by 1, 2 order by 1, 2
+"""
 #: Where readers may make tables of their own: in this database, or in a schema that is none of the program's (the
 #: privileges on those are in the catalogue).
 _CREATING: Final = """
 select format('database %I', current_database()) as place
 where has_database_privilege('worldledger_reader', current_database(), 'create')
+   or has_database_privilege('worldledger_guest', current_database(), 'create')
 union all
 select format('schema %I', nspname) from pg_catalog.pg_namespace
 where nspname !~ '^pg_' and nspname not in ('public', 'projections', 'analytics', 'information_schema')
-  and has_schema_privilege('worldledger_reader', oid, 'create')
+  and (has_schema_privilege('worldledger_reader', oid, 'create')
+       or has_schema_privilege('worldledger_guest', oid, 'create'))
 order by 1
 """
 #: The relations outside of the program's schemas (the privileges on those are compared) that readers may write to, and
@@ -127,21 +148,52 @@ group by 1 order by 1
 _EMBEDDED_OTHERS: Final = f"""
 select datname from pg_catalog.pg_database
 where current_setting('cluster_name') = '{CLUSTER_NAME}' and datname in ('postgres', 'template1')
-  and datname <> current_database() and has_database_privilege('worldledger_reader', oid, 'connect')
+  and datname <> current_database() and has_database_privilege('public', oid, 'connect')
 order by datname
 """
 
 
-#: The settings of the reader's role as they are in this database: name, value, and for which database alone, if any.
+#: The settings of the reader's role in this database, those for it alone first: name, value, and for which it is.
 _SETTINGS: Final = """
-select distinct on (split_part(s.setting, '=', 1))
-       split_part(s.setting, '=', 1) as name, substr(s.setting, strpos(s.setting, '=') + 1) as value,
+select split_part(s.setting, '=', 1) as name, substr(s.setting, strpos(s.setting, '=') + 1) as value,
        case when d.setdatabase <> 0 then format(' IN DATABASE %I', current_database()) else '' end as place
 from pg_catalog.pg_db_role_setting d
 cross join unnest(d.setconfig) as s (setting)
 where d.setrole = (select oid from pg_catalog.pg_roles where rolname = 'worldledger_reader')
   and d.setdatabase in (0, (select oid from pg_catalog.pg_database where datname = current_database()))
-order by split_part(s.setting, '=', 1), d.setdatabase desc
+order by 1, d.setdatabase desc
+"""
+
+
+#: The condition that a role r is a reader's, or may become one, and is no other of the program's.
+_IS_READER: Final = f"""
+not r.rolsuper and pg_has_role(r.oid, '{READER_ROLE}', 'member')
+  and not pg_has_role(r.oid, '{SERVICE_ROLE}', 'member') and not pg_has_role(r.oid, '{OWNER_ROLE}', 'member')
+"""
+#: PostgreSQL's own roles whose members may do more than read and look: those of the program's roles are compared.
+_POWERFUL: Final = (
+    "pg_checkpoint",
+    "pg_create_subscription",
+    "pg_execute_server_program",
+    "pg_maintain",
+    "pg_read_server_files",
+    "pg_signal_autovacuum_worker",
+    "pg_signal_backend",
+    "pg_use_reserved_connections",
+    "pg_write_all_data",
+    "pg_write_server_files",
+)
+#: The readers' logins that are members of such roles ($1), or the groups by which they are.
+_POWERS: Final = f"""
+select quote_ident(m.rolname) as member, p.rolname as power,
+       case when current_setting('server_version_num')::int >= 160000 and a.grantor <> 10
+            then format(' GRANTED BY %s', a.grantor::regrole) else '' end as granted_by
+from pg_catalog.pg_auth_members a
+join pg_catalog.pg_roles p on p.oid = a.roleid join pg_catalog.pg_roles m on m.oid = a.member
+where p.rolname = any ($1) and m.rolname not in ('{READER_ROLE}', '{GUEST_ROLE}')
+  and exists (select from pg_catalog.pg_roles r
+              where r.rolcanlogin and pg_has_role(r.oid, m.oid, 'member') and {_IS_READER})
+order by 1, 2, 3
 """
 
 
@@ -158,7 +210,8 @@ def bounds() -> str:
 
 async def other_settings(connection: Connection) -> list[str]:
     """Return the settings of the reader's role that differ from those it is made with; the role may change any."""
-    found = {row["name"]: (row["value"], row["place"]) for row in await connection.fetch(_SETTINGS)}
+    rows = await connection.fetch(_SETTINGS)
+    found = {row["name"]: (row["value"], row["place"]) for row in reversed(rows)}
     lines = []
     for name, wanted in READER_SETTINGS.items():
         value, place = found.get(name, (None, ""))
@@ -166,7 +219,7 @@ async def other_settings(connection: Connection) -> list[str]:
             what = "is not set" if value is None else f"is {value!r}"
             mended = runnable(f"ALTER ROLE {READER_ROLE}{place} SET {name} TO '{wanted}'")
             lines.append(f"reader: {name} {what} for the role, not {wanted!r}: {mended}")
-    for name, (value, place) in found.items():
+    for name, value, place in rows:
         if name not in READER_SETTINGS and name not in _BOUNDS:
             mended = runnable(f"ALTER ROLE {READER_ROLE}{place} RESET {name}")
             lines.append(f"reader: {name} is {value!r} for the role: {mended}")
@@ -183,7 +236,7 @@ async def beyond_reading(connection: Connection) -> list[str]:
         what = "may have any number of sessions, and leave none to others"
         found.append(f"reader: {what}: ALTER ROLE {READER_ROLE} CONNECTION LIMIT {READER_SESSIONS}")
     for row in await connection.fetch(_CREATING):
-        mended = runnable(f"REVOKE CREATE ON {row['place']} FROM PUBLIC, {READER_ROLE}")
+        mended = runnable(f"REVOKE CREATE ON {row['place']} {_FROM_READERS}")
         found.append(f"reader: may make tables in the {row['place']}: {mended}")
     for row in await connection.fetch(_WRITING):
         on = f"{'SEQUENCE ' if row['is_sequence'] else ''}{row['place']}"
@@ -200,23 +253,53 @@ async def beyond_reading(connection: Connection) -> list[str]:
     if others := [row["datname"] for row in await connection.fetch(_EMBEDDED_OTHERS)]:
         what = f"may connect to {' and '.join(others)} on this server, and write there"
         found.append(f"reader: {what}: run `worldledger db upgrade` as a superuser")
+    for row in await connection.fetch(_GRANTED_DATABASES):
+        mended = f"REVOKE {row['privilege']} ON DATABASE {row['name']} FROM {READER_ROLE}, {GUEST_ROLE}"
+        found.append(f"reader: was granted {row['privilege']} on the database {row['name']}: {runnable(mended)}")
     pairs = [(kind, name) for kind, names in _FUNCTIONS.items() for name in names]
-    for row in await connection.fetch(_LEFT, [kind for kind, _ in pairs], [name for _, name in pairs]):
+    kinds, names = [kind for kind, _ in pairs], [name for _, name in pairs]
+    for row in await connection.fetch(_GRANTED, kinds, names):
+        mended = f"REVOKE EXECUTE ON FUNCTION {row['functions']} FROM {READER_ROLE}, {GUEST_ROLE}"
+        found.append(f"reader: was granted functions of PostgreSQL for {row['kind']}: {mended}")
+    for row in await connection.fetch(_POWERS, _POWERFUL):
+        mended = runnable(f"REVOKE {row['power']} FROM {row['member']}{row['granted_by']}")
+        found.append(f"reader: {runnable(row['member'])} may do what {row['power']} may: {mended}")
+    for row in await connection.fetch(_LEFT, kinds, names):
         what = f"may use functions of PostgreSQL for {row['kind']}"
         found.append(f"reader: {what}: run `worldledger db upgrade` as a superuser")
     return found
 
 
-#: The condition that a role r is a reader's, or may become one, and is no other of the program's.
-_IS_READER: Final = f"""
-not r.rolsuper and pg_has_role(r.oid, '{READER_ROLE}', 'member')
-  and not pg_has_role(r.oid, '{SERVICE_ROLE}', 'member') and not pg_has_role(r.oid, '{OWNER_ROLE}', 'member')
+#: The condition that settings d hold in this database.
+_IN_DATABASE: Final = """
+d.setdatabase in (0, (select oid from pg_catalog.pg_database where datname = current_database()))
+"""
+#: The limits that such logins have lifted, or had lifted, for themselves: by setting them to what is none.
+_LIFTED: Final = rf"""
+select quote_ident(r.rolname) as login, s.name, s.value, s.place
+from pg_catalog.pg_roles r
+cross join lateral (
+    select distinct on (1) split_part(c.setting, '=', 1) as name,
+           substr(c.setting, strpos(c.setting, '=') + 1) as value,
+           case when d.setdatabase <> 0 then format(' IN DATABASE %I', current_database()) else '' end as place
+    from pg_catalog.pg_db_role_setting d cross join unnest(d.setconfig) as c (setting)
+    where d.setrole = r.oid and {_IN_DATABASE}
+    order by 1, d.setdatabase desc
+) s
+where r.rolcanlogin and r.rolname <> '{READER_ROLE}' and {_IS_READER}
+  and (s.name like '%\_timeout' and s.value ~ '^0+ *[a-z]*$'
+       or s.name = 'default_transaction_read_only' and s.value ~* '^(0|off?|f|fa|fal|fals|false|no?)$')
+  and s.name = any ($1)
+order by 1, 2
 """
 #: The logins that are readers, and those of their sessions whose statement or transaction has outlasted the limits of
 #: `READER_SETTINGS`. Times are null where the user may not see them.
 _LOGINS: Final = f"""
 select quote_ident(r.rolname) as name,
-       r.rolname <> '{READER_ROLE}' and not coalesce(r.rolconfig::text, '') ~ 'statement_timeout' as is_unlimited,
+       r.rolname <> '{READER_ROLE}' and not exists (
+           select from pg_catalog.pg_db_role_setting d cross join unnest(d.setconfig) as s (setting)
+           where d.setrole = r.oid and starts_with(s.setting, 'statement_timeout=') and {_IN_DATABASE}
+       ) as is_unlimited,
        not coalesce(r.rolconfig::text, '') ~ 'temp_file_limit' as is_without_files,
        array(select a.pid from pg_catalog.pg_stat_activity a
              where a.usesysid = r.oid and a.datname = current_database()
@@ -268,6 +351,10 @@ async def beyond_privileges(connection: Connection) -> list[str]:
         if row["overdue"]:
             ends = ", ".join(f"SELECT pg_terminate_backend({pid})" for pid in row["overdue"])
             lines.append(f"{name} has sessions that have outlasted the limits; to end them: {ends}")
+    for row in await connection.fetch(_LIFTED, list(READER_SETTINGS)):
+        login, name, value, place = row
+        mended = runnable(f"ALTER ROLE {login}{place} SET {name} TO '{READER_SETTINGS[name]}'")
+        lines.append(f"{runnable(login)} logs in with {name} {value!r}: {mended}")
     if most := await connection.fetchval(_PREPARABLE):
         what = f"readers can prepare transactions, for max_prepared_transactions is {most}: these keep locks, and keep"
         what += " deleted rows from being removed, until they are ended, whatever becomes of the session"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -45,6 +45,7 @@ from worldledger_service.database.view_checks import (
     privilege_findings,
     strangers,
     view_findings,
+    views_for_users,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +65,14 @@ order by name
 """
 
 
+#: Errors where something that views and rows are compared by is missing, which is told by then.
+_MISSING: Final = (
+    asyncpg.InvalidSchemaNameError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.UndefinedFunctionError,
+    asyncpg.UndefinedObjectError,
+    asyncpg.UndefinedTableError,
+)
 #: A place whose name is quoted, and would be the same without.
 _NEEDS_NO_QUOTES: Final = re.compile(r'[a-z]+\."[a-z_][a-z0-9_]*"\Z')
 
@@ -105,15 +114,15 @@ async def check(url: str, own_projections: str = "") -> list[str]:
                 f"setting {row['name']}: is off: an acknowledged effect may be lost when the server crashes"
                 for row in await connection.fetch(_DURABILITY)
             ]
-            found = compare(await catalogue(connection), expected())
-            # Where a schema, tables or columns are missing, which is told by now, views cannot be compared.
-            missing = asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError
-            with suppress(*missing) if found else nullcontext():
+            projections = known(own_projections).values()
+            views = views_for_users(projections)
+            found = compare(await catalogue(connection, views), expected())
+            with suppress(*_MISSING) if found else nullcontext():
                 found += await of_kinds.findings(connection)
-                found += await _views(connection, known(own_projections).values())
+                found += await _views(connection, projections, found)
             return [
                 *found,
-                *await privilege_findings(connection),
+                *await privilege_findings(connection, views),
                 *beside,
                 *await _as_service(connection, _marks),
                 *await beyond_reading(connection),
@@ -136,13 +145,18 @@ async def notes(url: str) -> list[str]:
         await connection.close()
 
 
-async def _views(connection: Connection, projections: Collection[Projection]) -> list[str]:
+async def _views(connection: Connection, projections: Collection[Projection], told: Iterable[str]) -> list[str]:
     """Say which views of the service's role are not those that this program makes."""
     await connection.execute(f"set role {SERVICE_ROLE}")
     try:
         found = [f"view {_plain(view.place)}: {view.what}" for view in await view_findings(connection, projections)]
         unknown = "unexpected, or of a projection that is not known here (--projection names one)"
-        found += [f"{what}: unexpected: views may call it" for what in await planted(connection)]
+        named = {finding.partition(": ")[0].partition(" ")[2] for finding in told}
+        found += [
+            f"{what}: unexpected: views may call it"
+            for what in await planted(connection)
+            if what.partition(" ")[2] not in named
+        ]
         return [*found, *(f"view {_plain(view)}: {unknown}" for view in await strangers(connection, projections))]
     except asyncpg.InsufficientPrivilegeError as error:
         return [f"views over projections: cannot be compared: {error}"]
@@ -155,7 +169,7 @@ async def _as_service(connection: Connection, look: Callable[[Connection], Await
     await connection.execute(f"set role {SERVICE_ROLE}")
     try:
         return await look(connection)
-    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError):
+    except (*_MISSING, asyncpg.InsufficientPrivilegeError):
         return []  # told by now
     finally:
         await connection.execute("reset role")

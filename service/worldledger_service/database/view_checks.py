@@ -7,11 +7,11 @@ transaction that is rolled back, and PostgreSQL's own texts of both are compared
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import asyncpg
-from worldledger_projections.base import Projection
+from worldledger_projections.base import ANALYTICS, Projection
 from worldledger_projections.tables import Table, further_views, place
 
 from worldledger_service.database.catalogue import compare
@@ -32,13 +32,23 @@ select build, version, paused from projection_builds where projection = $1 and s
 """
 #: Which of the relations $1, qualified, are there.
 THERE: Final = "select place from unnest($1::text[]) as n (place) where to_regclass(place) is not null"
-#: Whether a place ($1) is a view, and one as the engine leaves views, without options; no row where nothing is there.
+#: Whether a place ($1) is a view, and one as the engine leaves views, without options, rules, triggers and defaults; no
+#: row where nothing is there.
 IS_VIEW: Final = """
-select relkind = 'v' as is_view, reloptions is null as is_plain from pg_class where oid = to_regclass($1)
+select relkind = 'v' as is_view,
+       case relkind when 'm' then 'a materialized view' when 'S' then 'a sequence' when 'f' then 'a foreign table'
+                    else 'a table' end as kind,
+       reloptions is null
+       and not exists (select from pg_rewrite where ev_class = c.oid and rulename <> '_RETURN')
+       and not exists (select from pg_trigger where tgrelid = c.oid and not tgisinternal)
+       and not exists (select from pg_attrdef where adrelid = c.oid) as is_plain
+from pg_class c where oid = to_regclass($1)
 """
-#: Whether a place ($1) is a table that keeps the rows that are written, and shows them to whoever may read it.
+#: Whether a place ($1) is a table that keeps the rows that are written, also in a crash, and shows them to whoever may
+#: read it.
 IS_PLAIN_TABLE: Final = """
 select exists (select from pg_class c where c.oid = to_regclass($1) and c.relkind = 'r' and not c.relrowsecurity
+               and c.relpersistence = 'p'
                and not exists (select from pg_rewrite where ev_class = c.oid)
                and not exists (select from pg_trigger where tgrelid = c.oid and not tgisinternal)
                and not exists (select from pg_inherits where inhparent = c.oid or inhrelid = c.oid))
@@ -129,12 +139,14 @@ where oid >= 16384
   and not exists (select from pg_depend d where d.classid = there.classid and d.objid = there.oid and d.deptype = 'e')
 order by 1
 """
-#: Whose the relations in schema projections are; those in the others are in the catalogue, with their owners.
+#: Whose the relations in schema projections are, and the views of projections in schema analytics ($1); what else is in
+#: the others is in the catalogue, with its owners.
 OWNERS: Final = """
-select format('owner of projections.%I: %s', relname, relowner::regrole) as owner,
-       format('owner of projections.%I: worldledger_service', relname) as wanted
-from pg_class c
-where relnamespace = to_regnamespace('projections') and relkind in ('r', 'v', 'm', 'p', 'f', 'S')
+select format('owner of %s.%I: %s', nspname, relname, relowner::regrole) as owner,
+       format('owner of %s.%I: worldledger_service', nspname, relname) as wanted
+from pg_class c join pg_namespace n on n.oid = relnamespace
+where (nspname = 'projections' and relkind in ('r', 'v', 'm', 'p', 'f', 'S')
+       or nspname = 'analytics' and relkind = 'v' and relname = any ($1))
   and not exists (select from pg_depend d
                   where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype in ('a', 'e', 'i'))
 """
@@ -218,12 +230,19 @@ async def strangers(connection: Connection, projections: Iterable[Projection]) -
     return [row["place"] for row in await connection.fetch(VIEWS_OF_SERVICE) if row["place"] not in known]
 
 
-async def privilege_findings(connection: Connection) -> list[str]:
+def views_for_users(projections: Iterable[Projection]) -> frozenset[str]:
+    """Return the names of the views of projections in schema analytics."""
+    views = (view for projection in projections for view in further_views(projection))
+    return frozenset(view.name for view in views if view.schema == ANALYTICS)
+
+
+async def privilege_findings(connection: Connection, views: Collection[str]) -> list[str]:
     """Say which privileges on the tables and views of projections are missing, and what is not the program's.
 
-    That is privileges, and tables and views in schema projections that another role owns than the service's.
+    That is privileges, and tables and views that another role owns than the service's: in schema projections, and
+    those ``views`` (`views_for_users`) in schema analytics.
     """
-    owners = await connection.fetch(OWNERS)
+    owners = await connection.fetch(OWNERS, list(views))
     found = compare([row["owner"] for row in owners], [row["wanted"] for row in owners])
     return [*found, *compare(*await _privileges(connection))]
 
@@ -268,7 +287,7 @@ async def _of_projection(connection: Connection, projection: Projection) -> list
             if not missing:
                 found.append(ViewFinding(name, view, "is missing"))
         elif not stands["is_view"]:
-            found.append(ViewFinding(name, view, "is not the view that this program makes: it is no view"))
+            found.append(ViewFinding(name, view, f"is not the view that this program makes: it is {stands['kind']}"))
         else:
             lacks: asyncpg.PostgresError | None = None
             try:
