@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
 import logging
 import math
@@ -75,6 +74,7 @@ from worldledger_service.api.ws.messages import MAX_BYTES
 from worldledger_service.api.ws.transport import PING_INTERVAL, socket_protocol
 from worldledger_service.arrow.pool import ArrowPool
 from worldledger_service.database.engine import connect_one
+from worldledger_service.listening import listen
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.projecting.process import ProjectorProcess
 from worldledger_service.running import allow_files, relax_gc
@@ -109,7 +109,6 @@ _MODULES = (
     health,
     metrics,
 )
-_BACKLOG = 2048
 #: Bytes from which on an answer is compressed if the client takes that, and how hard: the higher levels take several
 #: times as long and save little.
 _COMPRESSED_BYTES = 1024
@@ -130,12 +129,6 @@ _TOLD_SECONDS = 0.3
 _STARTING_SECONDS = 0.25
 
 log = structlog.get_logger("worldledger.service")
-
-
-class ListenError(SimulationError):
-    """The address to listen on cannot be had: taken, not allowed, or not this machine's; details: host, port."""
-
-    code = "cannot_listen"
 
 
 def create_app(
@@ -325,7 +318,7 @@ async def serve(
         timeout_graceful_shutdown=math.ceil(settings.append_deadline) + _GRACE,
     )
     logging.getLogger("uvicorn.error").addFilter(is_fault)
-    listener = await _listen(settings.host, settings.port)
+    listener = await asyncio.to_thread(listen, settings.host, settings.port)
     with listener:
         url, server = _url(settings.host, listener), _Server(config)
 
@@ -424,27 +417,6 @@ def _signals(server: _Server) -> Iterator[None]:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
             signal.signal(number, handler)
-
-
-async def _listen(host: str, port: int) -> socket.socket:
-    """Take the address, or raise ListenError."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-        listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            why = "another program uses it; stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
-        elif error.errno == errno.EACCES:
-            why = "it is not allowed here; ports below 1024 need privileges"
-        else:
-            why = f"{error.strerror or error}; check --host and --port"
-        raise ListenError(f"cannot listen on {host} port {port}: {why}", host=host, port=port) from error
-    # asyncio sets it for sockets that it makes itself; without it answers wait for the client's acknowledgement.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 def _url(host: str, listener: socket.socket) -> str:

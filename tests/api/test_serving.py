@@ -19,7 +19,8 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from worldledger_service import app as composition
-from worldledger_service.app import ListenError, serve
+from worldledger_service.app import serve
+from worldledger_service.listening import ListenError
 from worldledger_service.running import gc_paused
 
 from tests.cli.helpers import Running

@@ -324,6 +324,18 @@ def test_a_port_that_is_in_use(cli: Cli) -> None:
     assert cli("serve", "--check-port", "--port", port) == (0, "", "")
 
 
+def test_an_address_of_another_machine(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`serve` says at once that it is not this machine's, also where something answers there."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        there = socket.create_connection
+        monkeypatch.setattr(socket, "create_connection", lambda _, **given: there(("127.0.0.1", port), **given))
+        for options in (["--check-port"], ["--database-url", "postgresql://nobody@127.0.0.1:1/none"]):
+            told = cli("serve", *options, "--host", "192.0.2.1", "--port", str(port))
+            assert (told.code, told.out) == (2, "")
+            assert f"cannot listen on 192.0.2.1 port {port}: it is no address of this machine" in told.err
+
+
 def test_the_address(on: Cli, database_url: str) -> None:
     """`db url` prints an address by which other programs read as a reader, or as its own user if asked."""
 

@@ -20,6 +20,7 @@ from worldledger_service.cli.connect import Target, database, own, target
 from worldledger_service.cli.options import DatabaseUrl, Home, OwnProjections
 from worldledger_service.cli.output import plain, put, say
 from worldledger_service.database.address import MOST_PORT
+from worldledger_service.listening import TAKEN, ListenError, check_address
 
 #: Seconds that a program on the port may take to answer what it is.
 _PATIENCE = 3.0
@@ -91,6 +92,7 @@ def serve(
     if there is not None and number in {None, urlsplit(there).port}:
         put(f"already serving {there}")
         return
+    check_address(where.settings.host, where.settings.port)  # on another machine's something may well answer
     serving = _serving(where.settings.host, where.settings.port)
     if check_port:
         if serving:
@@ -123,7 +125,7 @@ def _port(text: str) -> int:
 def _serving(host: str, port: int) -> str | None:
     """Return the address of the Worldledger that serves there; None if the port is free.
 
-    Raises SimulationError if another program uses it.
+    Raises ListenError if another program uses it.
     """
     from http.client import HTTPException  # noqa: PLC0415 - slow to load; `--help` needs none of them
     from urllib.error import URLError  # noqa: PLC0415
@@ -141,8 +143,7 @@ def _serving(host: str, port: int) -> str | None:
                 return address
     except (URLError, HTTPException, OSError, ValueError):
         pass
-    what = "another program uses it; stop that one, or choose another port (--port, WORLDLEDGER_PORT)"
-    raise SimulationError(f"cannot listen on {host} port {port}: {what}", host=host, port=port)
+    raise ListenError(host, port, TAKEN)
 
 
 def _ready(where: Target, address: str, home: Path | None) -> None:
