@@ -27,7 +27,7 @@ _NEVER_NULL = {
 _WHERE = {"effects": "and global_seq = 3"}
 
 
-def _without_constraints() -> list[str]:
+def without_constraints() -> list[str]:
     """Return the statements that take keys and NOT NULL away."""
     return [
         statement
@@ -47,7 +47,7 @@ def _findings(result: Result) -> dict[str, str]:
 
 def test_every_column_and_key(on: Cli, database_url: str) -> None:
     """A NULL, and a row that is there twice, are findings of their world; other worlds are checked."""
-    changes = _without_constraints()
+    changes = without_constraints()
     names = []
     for table, columns in _NEVER_NULL.items():
         for column in (*columns, "twice"):
@@ -87,7 +87,7 @@ def test_a_place_twice(on: Cli, database_url: str) -> None:
     seed(database_url, "x", 3)
     again = "insert into effects select * from effects where world_id = 'w' and global_seq = 1000"
     more = "insert into effects select world_id, null, effect, checksum, kind, source_id, sim_time from effects"
-    tamper(database_url, *_without_constraints(), again, f"{more} where world_id = 'x' and global_seq = 2")
+    tamper(database_url, *without_constraints(), again, f"{more} where world_id = 'x' and global_seq = 2")
     mend = "delete what is wrong, then `worldledger db upgrade` makes the key again"
     assert _findings(on("verify", "--all")) == {
         "w": f"seq 1000: the table effects has several rows of seq 1000; {mend}",
@@ -98,7 +98,7 @@ def test_a_place_twice(on: Cli, database_url: str) -> None:
 def test_rows_without_a_world(on: Cli, database_url: str) -> None:
     """Rows whose world_id is NULL are found by --all."""
     seed(database_url, "w", 3)
-    tamper(database_url, *_without_constraints(), "insert into requests values (null, 'ann', 'r', sha256('x'), 2, 2)")
+    tamper(database_url, *without_constraints(), "insert into requests values (null, 'ann', 'r', sha256('x'), 2, 2)")
     what = "the table requests has a row of which world_id is NULL; delete what is wrong"
     result = on("verify", "--all")
     assert (result.code, len(result.out.splitlines())) == (1, 2)
@@ -116,7 +116,7 @@ def test_a_parent_whose_row_is_broken(on: Cli, database_url: str) -> None:
         assert on("fork", name, "--as", f"{name}-fork", "--at", "4").code == 0
     tamper(
         database_url,
-        *_without_constraints(),
+        *without_constraints(),
         "insert into worlds select * from worlds where world_id = 'u'",
         "update worlds set world_uuid = null where world_id = 'v'",
         "update effects set checksum = null where world_id = 'w' and global_seq = 4",

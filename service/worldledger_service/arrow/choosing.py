@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from worldledger.chain import Finding
 from worldledger_service.store.reader import storable
+from worldledger_service.store.records import SEVERAL_ROWS, head_problem
 
 if TYPE_CHECKING:
     from worldledger_service.store.reader import Reader
 
 _WORLDS: Final = """
 select w.world_id, w.world_uuid, w.experiment, h.head_seq, h.head_checksum
-from worlds w join heads h using (world_id)
+from worlds w left join heads h using (world_id)
 where $1::text is null or w.experiment = $1
 order by w.world_id
 """
@@ -47,8 +50,20 @@ class ChosenWorld(NamedTuple):
 
 
 async def choose(reader: Reader, *, experiment: str | None = None) -> list[ChosenWorld]:
-    """Return worlds by name as they are now: all, or those of an experiment."""
+    """Return worlds by name as they are now: all, or those of an experiment. Raises TamperedError for a wrong head."""
     if experiment is not None and not storable(experiment):
         return []
     rows = await reader.fetch(_WORLDS, experiment)
-    return [ChosenWorld(row[0], row[1].hex, *row[2:]) for row in rows]
+    worlds = [ChosenWorld(row[0], row[1].hex, *row[2:]) for row in rows]
+    check(worlds)
+    return worlds
+
+
+def check(worlds: Sequence[ChosenWorld]) -> None:
+    """Raise TamperedError for the first world, by name, with an end that no log has, or with several."""
+    for n, world in enumerate(worlds):
+        problem = head_problem(world.world_id, world.head_seq, world.head_checksum)
+        if n and worlds[n - 1].world_id == world.world_id:
+            problem = Finding(world.world_id, 1, SEVERAL_ROWS)
+        if problem is not None:
+            raise problem.error()

@@ -24,6 +24,7 @@ from worldledger_service.database.view_checks import LIVE_BUILD, planted, view_f
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.batch import Beginnings, columns, contiguous, missing
 from worldledger_service.projecting.outages import transaction
+from worldledger_service.store.records import Head
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader
@@ -374,7 +375,8 @@ async def rebuild_world(
             )
         await connection.execute(statements.NEW_CURSORS, *columns([(table.build, world_id, 0)], 3))
         await connection.fetchval(statements.LOCK_CURSOR, table.build, world_id)
-        head: int = await connection.fetchval(statements.HEAD, world_id)  # the present one, under the lock
+        row = await connection.fetchrow(statements.HEAD, world_id)  # the present one, under the lock
+        head = Head.of(world_id, row).seq
         await connection.execute(f"delete from {table.place} where world_id = $1", world_id)
         done = 0
 

@@ -183,7 +183,7 @@ STILL_HELD: Final = "select from projection_leases where name = $1 and token = $
 
 RULESET: Final = "select ruleset from worlds where world_id = $1"
 
-HEAD: Final = "select head_seq from heads where world_id = $1"
+HEAD: Final = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1"
 
 #: $1 build, $2 world_id.
 LOCK_CURSOR: Final = """
@@ -210,15 +210,15 @@ select least(coalesce(sum(global_seq), 0), 9223372036854775807)::bigint from pro
 
 #: $1 build, $2 after world_id, $3 limit.
 CURSOR_PAGE: Final = """
-select c.world_id, c.global_seq, w.ruleset from projection_cursors c left join worlds w using (world_id)
-where c.build = $1 and c.world_id > $2 order by c.world_id limit $3
+select world_id, global_seq from projection_cursors where build = $1 and world_id > $2 order by world_id limit $3
 """
 
-#: $1 build, $2 world_ids. ``head_seq`` is null where the head is gone.
+#: $1 build, $2 world_ids. ``head_seq`` is null where the head is gone. One row of each, though a world has two rows.
 CURSORS_OF: Final = """
-select c.world_id, c.global_seq, w.ruleset, h.head_seq
-from projection_cursors c left join worlds w using (world_id) left join heads h using (world_id)
-where c.build = $1 and c.world_id = any($2::text[])
+select c.world_id, c.global_seq,
+       (select max(w.ruleset) from worlds w where w.world_id = c.world_id) as ruleset,
+       (select max(h.head_seq) from heads h where h.world_id = c.world_id) as head_seq
+from projection_cursors c where c.build = $1 and c.world_id = any($2::text[])
 """
 
 #: The first world that lags behind its log though nothing is due in it: $1 build, $2 the rulesets, null for all.

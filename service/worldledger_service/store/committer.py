@@ -16,7 +16,7 @@ import asyncpg
 
 from worldledger.chain import StoredEffect, link
 from worldledger.drafts import CheckedDraft
-from worldledger.errors import OverloadedError, SimulationError, StoreUnavailableError, WorldNotFoundError
+from worldledger.errors import OverloadedError, SimulationError, StoreUnavailableError
 from worldledger_service.store import statements
 from worldledger_service.store.authority import look_up_authority
 from worldledger_service.store.outages import Outages, leaves_doubt
@@ -382,9 +382,7 @@ class Committer:
     @staticmethod
     async def _load_head(connection: PooledConnection, sealer: Sealer) -> Head:
         row = await connection.fetchrow(statements.HEAD, sealer.world_id)
-        if row is None:
-            raise WorldNotFoundError(f"no world named {sealer.world_id!r}", world_id=sealer.world_id)
-        head = Head(*row)
+        head = Head.of(sealer.world_id, row)
         await look_up_authority(connection, sealer, head.seq)
         return head
 

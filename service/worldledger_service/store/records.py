@@ -12,12 +12,18 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from worldledger.canonical import MAX_INT, gate
 from worldledger.chain import Finding, Position
-from worldledger.errors import InvalidEffectError, InvalidNameError
+from worldledger.errors import InvalidEffectError, InvalidNameError, WorldNotFoundError
 from worldledger.genesis import GENESIS_SEQ, check_world_name
 from worldledger_service.store.statements import containing
 
 #: What to do about a NULL where the schema has none.
 MEND_NULL: Final = "give it its value, then `worldledger db upgrade` forbids NULL again"
+#: What is wrong with a world that has more than one row, which the schema's keys forbid.
+SEVERAL_ROWS: Final = "the table worlds or heads has several rows of this world"
+#: What is wrong with a world that has no head.
+NO_HEAD: Final = "the row of this world is missing from the table heads"
+#: Bytes of a checksum: it is a SHA-256 digest.
+_CHECKSUM_BYTES: Final = 32
 #: Columns of worlds that the schema never has NULL, and that are read as they are.
 _NEVER_NULL: Final = ("world_id", "world_uuid", "ruleset", "ruleset_version", "config", "time_authority")
 
@@ -29,6 +35,18 @@ class Head(NamedTuple):
     checksum: bytes
     sim_time: float
     wall_time: float
+
+    @classmethod
+    def of(cls, world_id: str, row: asyncpg.Record | None) -> Head:
+        """Make the head from a row of heads.
+
+        Raises WorldNotFoundError if there is none, and TamperedError for a head that no log has.
+        """
+        if row is None:
+            raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
+        if (problem := head_problem(world_id, *row[:4])) is not None:
+            raise problem.error()
+        return cls(*row[:4])
 
     @property
     def position(self) -> Position:
@@ -110,11 +128,9 @@ class WorldRecord(BaseModel):
             return _unreadable(row, "$.config: not an object")
         if row["created_at"] is None:
             return _unreadable(row, "its created_at is NULL, or outside of the years 1 to 9999")
-        if not 0 <= row["head_seq"] <= MAX_INT:
-            return Finding(row["world_id"], 1, f"the head's head_seq is {row['head_seq']}")
-        for name in ("sim_time", "wall_time"):
-            if not math.isfinite(row[name]):
-                return Finding(row["world_id"], max(row["head_seq"], 1), f"the head's {name} is {row[name]!r}")
+        head = [row[name] for name in ("head_seq", "head_checksum", "sim_time", "wall_time")]
+        if (problem := head_problem(row["world_id"], *head)) is not None:
+            return problem
         record = cls(
             world_id=row["world_id"],
             world_uuid=row["world_uuid"].hex,
@@ -141,6 +157,25 @@ class WorldRecord(BaseModel):
         """Return the columns that `genesis_problem` compares with the genesis."""
         columns = self.model_dump(include={"world_uuid", "ruleset", "ruleset_version", "experiment", "time_authority"})
         return {**columns, "config": self._config_text}
+
+
+def head_problem(world_id: str, seq: Any, checksum: Any, sim_time: Any = 0.0, wall_time: Any = 0.0) -> Finding | None:
+    """Return what is wrong with the columns of heads if no log can have such a head, or if there is no row at all."""
+    if seq is None and checksum is None:
+        return Finding(world_id, 1, NO_HEAD)
+    columns = (("head_seq", seq), ("head_checksum", checksum), ("sim_time", sim_time), ("wall_time", wall_time))
+    if lost := [name for name, value in columns if value is None]:
+        what = f"{lost[0]} is NULL in this world's row of the table heads; {MEND_NULL}"
+        return Finding(world_id, max(seq or 1, 1), what)
+    if not GENESIS_SEQ <= seq <= MAX_INT:
+        return Finding(world_id, 1, f"the head's head_seq is {seq}")
+    if len(checksum) != _CHECKSUM_BYTES:
+        what = f"the head's head_checksum has {len(checksum)} bytes, a checksum has {_CHECKSUM_BYTES}"
+        return Finding(world_id, seq, what)
+    for name, time in columns[2:]:
+        if not math.isfinite(time):
+            return Finding(world_id, seq, f"the head's {name} is {time!r}")
+    return None
 
 
 def _unreadable(row: asyncpg.Record, why: str) -> Finding:

@@ -24,7 +24,6 @@ from worldledger.errors import (
     SimulationError,
     StoreUnavailableError,
     TamperedError,
-    WorldNotFoundError,
 )
 from worldledger_service.database.engine import transaction
 from worldledger_service.database.failures import explain
@@ -134,9 +133,7 @@ class _Attempt:
                 await self._connection.execute(statements.FOR_CLOSING)
                 tick = await lock_tick_to_close(self._connection, self._sealer.world_id)
             row = await self._connection.fetchrow(statements.LOCK_HEAD, self._sealer.world_id)
-            if row is None:
-                raise WorldNotFoundError(f"no world named {self._sealer.world_id!r}", world_id=self._sealer.world_id)
-            self._head = Head(*row)
+            self._head = Head.of(self._sealer.world_id, row)
             await look_up_authority(self._connection, self._sealer, self._head.seq)
             for doubt in self._doubts:
                 if await self._is_written(doubt):

@@ -190,13 +190,11 @@ insert into heads (world_id, head_seq, head_checksum, sim_time, wall_time) value
 WORLD_COLUMNS = f"""
     w.world_id, w.world_uuid, w.ruleset, w.ruleset_version, w.config, w.experiment, w.time_authority,
     case when {is_told("w.created_at")} then w.created_at end as created_at,
-    coalesce(h.head_seq, 0) as head_seq, coalesce(h.head_checksum, ''::bytea) as head_checksum,
-    coalesce(h.sim_time, 0) as sim_time, coalesce(h.wall_time, 0) as wall_time
+    h.head_seq, h.head_checksum, h.sim_time, h.wall_time
 """
 
 WORLD = f"""
-select {WORLD_COLUMNS}, h.head_seq is null as headless
-from worlds w left join heads h using (world_id) where w.world_id = $1
+select {WORLD_COLUMNS} from worlds w left join heads h using (world_id) where w.world_id = $1
 """
 
 #: A page of worlds by name: $1 after world_id, $2 limit.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -60,7 +61,7 @@ from worldledger_service.store.import_snapshots import ImportSnapshots
 from worldledger_service.store.lineage import read_fork_point
 from worldledger_service.store.outages import Outages, is_worth_retrying, retrying
 from worldledger_service.store.reader import Reader, storable
-from worldledger_service.store.records import Head, WorldFilter, WorldRecord
+from worldledger_service.store.records import SEVERAL_ROWS, Head, WorldFilter, WorldRecord
 from worldledger_service.store.rerunning import Asked, RecordedTimes, Report, Rerun
 from worldledger_service.store.sealing import Sealer
 from worldledger_service.store.snapshots import Progress, SnapshotRecord
@@ -465,13 +466,10 @@ class Store:
         log = await self.log(world_id)
         await log.require_whole()
         async with self._bulk_transaction() as connection:
-            row = await connection.fetchrow(statements.LOCK_HEAD, world_id)
-            if row is None:
-                raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
-            if after_seq not in (None, row["head_seq"]):
+            before = Head.of(world_id, await connection.fetchrow(statements.LOCK_HEAD, world_id))
+            if after_seq not in (None, before.seq):
                 raise MovedOnError
-            await look_up_authority(connection, log.sealer, row["head_seq"])
-            before = Head(*row)
+            await look_up_authority(connection, log.sealer, before.seq)
             writer = BulkWriter(
                 connection,
                 log.sealer,
@@ -514,11 +512,8 @@ class Store:
         check_world_name(world_id)
         rows = await self.reader.fetch(statements.WORLD, world_id)
         if len(rows) > 1:  # the schema's keys are lost
-            raise Finding(world_id, 1, "the table worlds or heads has several rows of this world").error()
+            raise Finding(world_id, 1, SEVERAL_ROWS).error()
         for row in rows:
-            if row["headless"]:
-                what = "the row of this world is missing from the table heads"
-                raise Finding(world_id, 1, what).error()
             record = WorldRecord.of(row)
             if isinstance(record, Finding):
                 raise record.error()
@@ -570,7 +565,7 @@ class Store:
             rows = await self.reader.fetch(statements.WORLDS, after, limit)
         else:
             rows = await self.reader.fetch(statements.EXPERIMENT_WORLDS, after, limit, experiment)
-        return [WorldRecord.of(row) for row in rows]
+        return _records(rows)
 
     async def find_worlds(
         self, wanted: WorldFilter, *, order: str = "name", after: str = "", limit: int = 100
@@ -582,7 +577,7 @@ class Store:
         if order == "name" and (wanted.text, wanted.ruleset, wanted.live) == (None, None, None):
             return await self.worlds(experiment=wanted.experiment, after=after, limit=limit)
         rows = await self.reader.fetch(statements.WORLDS_BY[order], *wanted.arguments(), after, limit)
-        return [WorldRecord.of(row) for row in rows]
+        return _records(rows)
 
     async def world_facets(self, wanted: WorldFilter) -> dict[str, list[tuple[str | None, int]]]:
         """Return how many worlds each choice of a filter would leave: value and number of "rulesets", "experiments".
@@ -698,3 +693,13 @@ def _opened(world: NewWorld, ruleset: Ruleset, world_uuid: str, *, new: bool) ->
     for name, other in namesakes(registered) if new else ():
         raise InvalidConfigError(taken(name, other), path="$.config", agent_id=other)
     return world, opening
+
+
+def _records(rows: Sequence[asyncpg.Record]) -> list[WorldRecord | Finding]:
+    """Return the worlds in rows, each once; a finding for each that cannot be read, or has several rows."""
+    counts = Counter(row["world_id"] for row in rows)
+    return [
+        WorldRecord.of(row) if counts[row["world_id"]] == 1 else Finding(row["world_id"] or "", 1, SEVERAL_ROWS)
+        for n, row in enumerate(rows)
+        if not n or row["world_id"] != rows[n - 1]["world_id"]
+    ]

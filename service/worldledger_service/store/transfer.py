@@ -21,6 +21,7 @@ from worldledger.log_rules import Requests
 from worldledger_service.store import statements
 from worldledger_service.store.bulk import bulk_transaction, copy_rows
 from worldledger_service.store.prefetch import prefetch
+from worldledger_service.store.records import NO_HEAD, SEVERAL_ROWS, Head
 from worldledger_service.store.tampering import beyond_the_head
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ async def import_export(
         here = await connection.fetchrow(statements.LOCK_HEAD, world_id)
         if here is not None and await connection.fetchval(statements.IS_PREFIX, world_id):
             restorer = _Restorer(connection, stream, checked, name, progress, None)
-            if await restorer.extend(Position(here["head_seq"], here["head_checksum"])):
+            if await restorer.extend(Head.of(world_id, here).position):
                 if not is_prefix:
                     await connection.execute(statements.DELETE_PREFIX, world_id)
                 if restorer.is_cut:
@@ -262,11 +263,14 @@ async def _compare(reader: Reader, stream: BinaryIO, checked: CheckedExport, nam
     """Raise WorldExistsError, saying where the logs differ, unless the very same log exists."""
     world_id = checked.world.world_id
     async with reader.connection() as connection:
-        head = await connection.fetchrow(statements.HEAD, world_id)
-    if head is not None and (head["head_seq"], head["head_checksum"]) == checked.trailer.head:
+        rows = await connection.fetch(statements.HEAD, world_id)
+    if len(rows) != 1:
+        raise Finding(world_id, 1, SEVERAL_ROWS if rows else NO_HEAD).error()
+    head = Head.of(world_id, rows[0])
+    if head.position == checked.trailer.head:
         return
     stream.seek(checked.start)
-    here, there = (head["head_seq"] if head is not None else 0), checked.trailer.count
+    here, there = head.seq, checked.trailer.count
     same = await _common(reader, world_id, _effect_lines(stream, checked, name))
     if same < min(here, there):
         how = f"differs from seq {same + 1} on" if same else "is another one from its genesis on"

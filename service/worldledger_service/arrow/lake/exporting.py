@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from worldledger.errors import SimulationError, TamperedError, WorldNotFoundError
 from worldledger.near import meant, near
-from worldledger_service.arrow.choosing import ChosenWorld, WorldSpan
+from worldledger_service.arrow.choosing import ChosenWorld, WorldSpan, check
 from worldledger_service.arrow.connections import Connections, Session, literal
 from worldledger_service.arrow.lake.effects import EffectFiles
 from worldledger_service.arrow.lake.folder import Choice, LakeFolder, LakeView, LakeWorld, Manifest, Part, opened
@@ -29,7 +29,7 @@ Since = Callable[[str], Awaitable[int]]
 
 _WORLDS: Final = """
 select w.world_id, replace(w.world_uuid::text, '-', ''), w.experiment, h.head_seq, h.head_checksum
-from worlds w join heads h using (world_id) order by w.world_id
+from worlds w left join heads h using (world_id) order by w.world_id
 """
 _NOTED: Final = """
 select n.world_id, encode(e.checksum, 'hex') from (values {noted}) n (world_id, global_seq)
@@ -163,17 +163,19 @@ class _Export:
                 guesses = near(experiment, filter(None, experiments))
                 what = f"there is no world of the experiment {experiment!r}{meant(guesses)}"
                 raise SimulationError(what, experiment=experiment)
-        for world in there:
-            had = self._had.worlds.get(world.world_id)
-            if had is not None or self._choice.includes(world.world_id, world.experiment):
-                self._worlds[world.world_id] = LakeWorld(
-                    world_uuid=world.world_uuid,
-                    experiment=world.experiment,
-                    first_seq=1 if had is None else had.first_seq,
-                    last_seq=world.head_seq,
-                    checksum=world.head_checksum.hex(),
-                    parts=[] if had is None else had.parts,
-                )
+        has, includes = self._had.worlds, self._choice.includes
+        chosen = [world for world in there if world.world_id in has or includes(world.world_id, world.experiment)]
+        check(chosen)
+        for world in chosen:
+            had = has.get(world.world_id)
+            self._worlds[world.world_id] = LakeWorld(
+                world_uuid=world.world_uuid,
+                experiment=world.experiment,
+                first_seq=1 if had is None else had.first_seq,
+                last_seq=world.head_seq,
+                checksum=world.head_checksum.hex(),
+                parts=[] if had is None else had.parts,
+            )
 
     def _check(self, session: Session) -> None:
         """Raise TamperedError for the first world whose log does not continue the one in the lake."""
