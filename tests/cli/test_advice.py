@@ -101,6 +101,27 @@ DAMAGES = {
         alter view projections.entities alter column world_id set default 'w';
         drop view analytics.moves cascade; create table analytics.moves (x int)
     """,
+    "acknowledged is not durable": """
+        do $$ begin
+            execute format('alter database %I set synchronous_commit = off', current_database());
+            execute format('alter role %I in database %I set synchronous_commit = off', session_user,
+                           current_database());
+        end $$
+    """,
+    "sessions begin as another role": """
+        do $$ begin
+            execute format('alter database %I set role = worldledger_reader', current_database());
+        end $$;
+        create view one as select 1 as one
+    """,
+    "the schema public is renamed": 'alter schema public rename to "what was"',
+    "there is another schema public": "alter schema public rename to was; create schema public",
+    "the schemas of views are renamed": "alter schema projections rename to p; alter schema analytics rename to a",
+    "the revision is there twice": "insert into alembic_version values ('0020')",
+    "the revision is an older one": "update alembic_version set version_num = '0019'",
+    "the revision is unknown": "update alembic_version set version_num = '9999'",
+    "the revision is lost": "drop table alembic_version",
+    "the table of the revision is empty": "delete from alembic_version",
     "a table is replaced by a view": "drop table held_intents cascade; create view held_intents as select 1 as x",
 }
 
@@ -116,6 +137,8 @@ TOGETHER = (
         "parts are renamed",
         "columns are renamed",
         "projections are otherwise",
+        "acknowledged is not durable",
+        "sessions begin as another role",
     ),
     (
         "default privileges are less",
@@ -125,6 +148,8 @@ TOGETHER = (
         "views of projections are another's",
     ),
     ("functions are renamed",),
+    ("there is another schema public",),
+    ("the revision is there twice",),
 )
 
 
@@ -134,11 +159,10 @@ def test_advice_mends(on: Cli, database_url: str, names: tuple[str, ...]) -> Non
     _mends(on, database_url, names)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DAMAGES)
-def test_advice_mends_one(on: Cli, database_url: str, name: str, thorough: bool) -> None:
+def test_advice_mends_one(on: Cli, database_url: str, name: str) -> None:
     """So it is for each damage alone."""
-    if not thorough:
-        pytest.skip("one of the thorough tests")
     _mends(on, database_url, [name])
 
 

@@ -835,10 +835,12 @@ def test_check_says_what_stands_in_a_views_place() -> None:
     """What `db upgrade` cannot replace has its SQL, and so has a view that belongs to nothing."""
     place = "view analytics.games: is not the view that this program makes"
     stranger = "view analytics.more: unexpected, or of a projection that is not known here (--projection names one)"
-    assert by_hand([f"{place}: it is a table", stranger, "setting fsync: is off: …"]) == {
+    setting = "setting fsync: is off: an acknowledged effect may be lost: "
+    mended = "alter system set fsync = on; select pg_reload_conf()"
+    assert by_hand([f"{place}: it is a table", stranger, setting + mended]) == {
         f"{place}: it is a table": "drop table analytics.games; -- or rename it; then `worldledger db upgrade`",
         stranger: "drop view analytics.more",
-        "setting fsync: is off: …": "alter system set fsync = on; select pg_reload_conf()",
+        setting + mended: mended,
     }
 
 

@@ -82,10 +82,8 @@ def _settings(role: str | None, application_name: str) -> dict[str, str]:
     # A process that falls silent in the middle of a transaction (a lost network, a stopped machine) must not hold the
     # lock of a world's head: after a few seconds the server ends its session.
     #
-    settings = {"application_name": application_name, **AS_WRITTEN, **_NOT_FOR_LONG}
-    if role is not None:
-        settings["role"] = role
-    return settings
+    # Where there is none, a role that a database or login has among its settings is not meant either.
+    return {"application_name": application_name, **AS_WRITTEN, **_NOT_FOR_LONG, "role": role or "none"}
 
 
 async def connect_pool(

@@ -314,8 +314,8 @@ _OTHERS: Final = (
         "delete from public.prefixes where world_id = {name}",
     ),
     (
-        re.compile(r"setting (?P<name>\w+): is off"),
-        "alter system set {name} = on; select pg_reload_conf()",
+        re.compile(r"setting .+?: is .*: (?P<sql>(?:alter|set role) .+)\Z"),
+        "{sql}",
     ),
 )
 
@@ -377,6 +377,7 @@ def by_hand(findings: Iterable[str]) -> dict[str, str]:
 
 #: What statements drop first, and last: views before what they read, what calls functions before these.
 _ORDER: Final = (
+    "set role none; ",
     "drop event trigger ",
     "drop rule ",
     "drop trigger ",
@@ -392,14 +393,14 @@ _ORDER: Final = (
 )
 #: Of which several are dropped in one statement, whatever order they depend on each other in.
 _TOGETHER: Final = ("drop view ", "drop materialized view ", "drop table ", "drop routine ")
-_IS_ONE_DROP: Final = re.compile(r"[^;-]+\Z")
+_IS_ALONE: Final = re.compile(r"(?:set role none; )?[^;-]+\Z")
 
 
 def statements(left: Iterable[str]) -> list[str]:
     """Return what makes findings right, as `by_hand` returns it, in an order in which it can be run."""
     groups: dict[str, list[str]] = {begin: [] for begin in _ORDER}
     for sql in dict.fromkeys(left):
-        begin = next((each for each in _ORDER if each and sql.startswith(each) and _IS_ONE_DROP.match(sql)), "")
+        begin = next((each for each in _ORDER if each and sql.startswith(each) and _IS_ALONE.match(sql)), "")
         if sql:
             groups[begin].append(sql)
     for begin in _TOGETHER:

@@ -21,6 +21,16 @@ select exists (select from pg_attribute
                where attrelid = to_regclass('public.alembic_version') and attname = 'version_num' and not attisdropped)
 """
 _HAS_LOG: Final = "select to_regclass('public.worlds') is not null and to_regclass('public.effects') is not null"
+#: The schema that has the log's tables and says that they are of a revision ($1 all of them), if it is not public.
+_MOVED: Final = """
+select quote_ident(n.nspname) as schema, to_regnamespace('public') is not null as has_public
+from pg_catalog.pg_namespace n
+where n.nspname <> 'public'
+  and (select count(*) from pg_catalog.pg_class c
+       where c.relnamespace = n.oid and c.relkind = 'r' and c.relowner::regrole::text = 'worldledger_owner'
+         and c.relname in ('alembic_version', 'worlds', 'heads', 'effects')) = 4
+order by n.oid limit 1
+"""
 _READ: Final = "select version_num from public.alembic_version order by version_num"
 
 
@@ -28,12 +38,14 @@ _READ: Final = "select version_num from public.alembic_version order by version_
 class SchemaState:
     """The revision found in a database (None: none), the one that this program needs, and how they compare.
 
-    ``newer`` stands for every revision that this program does not know, ``lost`` for tables without one.
+    ``newer`` stands for every revision that this program does not know, ``lost`` for tables without one, ``moved`` for
+    tables in another schema than public; ``remedy`` is the SQL that moves them back.
     """
 
     current: str | None
     head: str
-    status: Literal["empty", "lost", "older", "current", "newer"]
+    status: Literal["empty", "lost", "moved", "older", "current", "newer"]
+    remedy: str = ""
 
 
 async def revision_state(connection: Connection | PooledConnection) -> SchemaState:
@@ -41,8 +53,14 @@ async def revision_state(connection: Connection | PooledConnection) -> SchemaSta
     rows = await connection.fetch(_READ) if await connection.fetchval(_HAS_TABLE) else []
     head = REVISIONS[-1]
     if not rows:
-        return SchemaState(None, head, "lost" if await connection.fetchval(_HAS_LOG) else "empty")
-    current = ", ".join(row["version_num"] for row in rows)
+        if await connection.fetchval(_HAS_LOG):
+            return SchemaState(None, head, "lost")
+        moved = await connection.fetchrow(_MOVED)
+        if moved is None:
+            return SchemaState(None, head, "empty")
+        away = "ALTER SCHEMA public RENAME TO public_before; " if moved["has_public"] else ""
+        return SchemaState(None, head, "moved", f"{away}ALTER SCHEMA {moved['schema']} RENAME TO public")
+    current = ", ".join(str(row["version_num"]) for row in rows)
     if current == head:
         return SchemaState(current, head, "current")
     return SchemaState(current, head, "older" if current in REVISIONS else "newer")
@@ -62,10 +80,20 @@ def require_current(state: SchemaState) -> None:
             f"INSERT INTO alembic_version VALUES ('{state.head}'); then run `worldledger db upgrade`",
             **details,
         )
+    if state.status == "moved":
+        raise SchemaVersionError(
+            f"the log's tables are in another schema than public: run as an administrator: {state.remedy}", **details
+        )
     if state.status == "older":
         raise SchemaVersionError(
             f"the database's schema is at revision {state.current}, this program needs {state.head}: "
             "run `worldledger db upgrade`",
+            **details,
+        )
+    if state.status == "newer" and ", " in str(state.current):
+        raise SchemaVersionError(
+            f"the table alembic_version has several rows ({state.current}), one is needed: `worldledger db check` says "
+            "what to do if the schema is this program's",
             **details,
         )
     if state.status == "newer":

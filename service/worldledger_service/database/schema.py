@@ -57,11 +57,34 @@ if TYPE_CHECKING:
 # -- comparing a database with what this program expects: `worldledger db check` --------------------------
 
 
-#: Settings of the server without which "acknowledged" does not mean "durable".
+#: Settings without which "acknowledged" does not mean "durable": off for the server, or for this database and those who
+#: work as the service in it; and the role as which sessions begin here. Each with what turns it on again.
 _DURABILITY: Final = """
-select name, setting from pg_settings
-where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off'
-order by name
+with given as (
+    select d.setrole, d.setdatabase, split_part(s.setting, '=', 1) as name,
+           substr(s.setting, strpos(s.setting, '=') + 1) as value
+    from pg_db_role_setting d cross join unnest(d.setconfig) as s (setting)
+    where d.setdatabase in (0, (select oid from pg_database where datname = current_database()))
+      and (d.setrole = 0 or d.setrole in (
+          select oid from pg_roles
+          where rolname = session_user
+             or rolcanlogin and not rolsuper and pg_has_role(oid, 'worldledger_service', 'member')))
+)
+select name, value, case when name = 'role' then 'set role none; ' else '' end ||
+                    case when setrole = 0 then 'alter database ' || quote_ident(current_database())
+                         else format('alter role %s', setrole::regrole)
+                              || case when setdatabase <> 0 then ' in database ' || quote_ident(current_database())
+                                      else '' end end || ' reset ' || name as mended
+from given
+where name = 'synchronous_commit' and value ~* '^(off?|f|fa|fal|fals|false|no?|0)$'
+   or name = 'role' and setrole = 0 and value <> 'none'
+union all
+select name, 'off', case when source = 'command line' then null
+                         else format('alter system set %s = on; select pg_reload_conf()', name) end
+from pg_settings
+where name in ('fsync', 'full_page_writes', 'synchronous_commit')
+  and setting = 'off' and source not in ('database', 'user', 'database user', 'session')
+order by 1, 3
 """
 
 
@@ -106,14 +129,11 @@ async def check(url: str, own_projections: str = "") -> list[str]:
             try:
                 require_current(await revision_state(connection))
             except SchemaVersionError as error:
-                return [error.message]
+                return [await _wrong_revision(connection) or error.message]
             beside = await foreign(connection)
             if in_place := [line for line in beside if line.startswith("relation ")]:
                 return in_place
-            weak = [
-                f"setting {row['name']}: is off: an acknowledged effect may be lost when the server crashes"
-                for row in await connection.fetch(_DURABILITY)
-            ]
+            weak = [_setting(*row) for row in await connection.fetch(_DURABILITY)]
             projections = known(own_projections).values()
             views = views_for_users(projections)
             found = compare(await catalogue(connection, views), expected())
@@ -143,6 +163,30 @@ async def notes(url: str) -> list[str]:
             return await beyond_privileges(connection)
     finally:
         await connection.close()
+
+
+async def _wrong_revision(connection: Connection) -> str | None:
+    """Say what makes the table alembic_version right where the schema is this program's all the same; None: it is not.
+
+    An older schema lacks something that this one has.
+    """
+    state = await revision_state(connection)
+    if state.status not in {"older", "newer"} or set(expected()) - set(await catalogue(connection)):
+        return None
+    return (
+        f"the table alembic_version says revision {state.current}, but the schema is that of {state.head}: run as an "
+        f"administrator: DELETE FROM public.alembic_version; INSERT INTO public.alembic_version VALUES ('{state.head}')"
+    )
+
+
+def _setting(name: str, value: str, mended: str | None) -> str:
+    """Return the finding about a setting that gives up durability, or about the role that sessions begin with."""
+    what = f"setting {name}: is {value}: "
+    if name == "role":
+        what += "sessions begin as this role, which may lack what a command needs: "
+    else:
+        what += "an acknowledged effect may be lost when the server crashes: "
+    return what + (mended or "it is on the server's command line: start the server without")
 
 
 async def _views(connection: Connection, projections: Collection[Projection], told: Iterable[str]) -> list[str]:
@@ -322,7 +366,7 @@ async def _prepare(url: str, revision: str) -> bool:
                     "`createdb --encoding UTF8 --template template0 NAME`"
                 )
             state = await revision_state(connection)
-            if state.status in {"newer", "lost"}:
+            if state.status in {"newer", "lost", "moved"}:
                 require_current(state)
             if state.status == "current" and revision in {"head", state.head}:
                 return False
