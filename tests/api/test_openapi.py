@@ -111,6 +111,67 @@ async def test_whole_numbers_of_bodies_have_a_maximum(document: dict[str, Any]) 
     assert found == ["POST /v1/sql.application/json.schema.properties.max_rows.anyOf.0"]  # a larger one is the largest
 
 
+#: Texts of bodies that may be as long as the effect in which they stand (`WORLDLEDGER_MAX_EFFECT_BYTES`), or a choice
+#: among names, by the places where they stand.
+_ROUND = "POST /v1/worlds/{world}/rounds"
+_UNBOUNDED = {
+    *(
+        f"{_ROUND}.meta.{name}"
+        for name in ("experiment_id", "prar_run_id", "framework", "model", "social_rl_version", "timestamp")
+    ),
+    *(f"{_ROUND}.messages.[].{name}" for name in ("content", "prar_cue_used")),
+    *(
+        f"{_ROUND}.messages.[].context_frame.{name}"
+        for name in (
+            *("base_scenario", "concept_a_manifestation", "concept_b_manifestation"),
+            *("experiential_cue", "social_feedback_summary", "prar_cue"),
+        )
+    ),
+    f"{_ROUND}.feedback.{{}}.concepts_embodied.[]",
+    f"{_ROUND}.policy_adaptations.[].reason",
+    f"{_ROUND}.synthesis",
+    "POST /v1/sql.name",
+    *(
+        f"POST /v1/worlds/{{world}}/agents/{{agent_id}}/generations/{{req_id}}/report.{name}"
+        for name in ("intents.[].reason", "error.message", "texts.[].text")
+    ),
+}
+
+
+def _unbounded(document: dict[str, Any], schema: Any, place: str, above: frozenset[str]) -> Iterator[str]:
+    """Name the texts in a schema whose length has no bound."""
+    if not isinstance(schema, dict):
+        return
+    pattern = schema.get("pattern", "*")
+    is_bounded = schema.keys() & {"maxLength", "const", "enum", "format"} or not re.search(r"[*+]|,\}", pattern)
+    if schema.get("type") == "string" and not is_bounded:
+        yield place
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    if name and name not in above:
+        yield from _unbounded(document, document["components"]["schemas"][name], place, above | {name})
+    for key in ("anyOf", "oneOf", "allOf"):
+        for each in schema.get(key, ()):
+            # What only says which of its members are needed beside each other has their bounds elsewhere.
+            if "required" not in each or "type" in each or "$ref" in each:
+                yield from _unbounded(document, each, place, above)
+    for name, member in schema.get("properties", {}).items():
+        yield from _unbounded(document, member, f"{place}.{name}", above)
+    yield from _unbounded(document, schema.get("items"), f"{place}.[]", above)
+    yield from _unbounded(document, schema.get("additionalProperties"), f"{place}.{{}}", above)
+
+
+@shared
+async def test_texts_of_bodies_have_a_longest(document: dict[str, Any]) -> None:
+    """The document says how long each text of a body may be, except for what is as long as it needs to be."""
+    found = {
+        place
+        for name, operation in _operations(document)
+        for content in operation.get("requestBody", {}).get("content", {}).values()
+        for place in _unbounded(document, content["schema"], name, frozenset())
+    }
+    assert found == _UNBOUNDED
+
+
 @shared
 async def test_every_route_is_described(document: dict[str, Any]) -> None:
     """Each operation has an id of its own, a tag that is explained, a summary and a description."""

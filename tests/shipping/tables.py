@@ -25,7 +25,7 @@ from worldledger_chess.arena.players import base as of_players
 from worldledger_chess.rules.moves import FIELDS as OF_MOVE_MADE
 from worldledger_projections import base as of_projections
 from worldledger_recorder import rules as of_recorder
-from worldledger_service import listening
+from worldledger_service import app, listening
 from worldledger_service.api import problems
 from worldledger_service.report import experiment as of_reports
 from worldledger_service.settings import Settings
@@ -79,6 +79,7 @@ def _error_classes() -> Iterator[type[SimulationError]]:
         of_runs,
         of_games,
         of_players,
+        app,
         listening,
         of_reports,
         of_client,

@@ -252,7 +252,7 @@ class PolicySpec(Shape):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_POLICY]})
 
-    name: str = Field(description="The name that it is registered under; `default` is the one of every installation.")
+    name: Word = Field(description="The name that it is registered under; `default` is the one of every installation.")
     version: Annotated[int, Field(ge=1, le=MAX_INT)] | None = Field(default=None, description="The newest if null.")
     config: dict[str, JsonValue] | None = Field(
         default=None,

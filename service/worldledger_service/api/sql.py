@@ -22,7 +22,7 @@ from worldledger_service.api.routing import ReadingRoute
 from worldledger_service.api.streaming import Stream
 from worldledger_service.arrow.pool import needed
 from worldledger_service.database.analytics import cookbook
-from worldledger_service.database.analytics.asking import Answer, Cells, ask
+from worldledger_service.database.analytics.asking import MAX_QUERY, Answer, Cells, ask
 from worldledger_service.database.engine import connect_pool
 from worldledger_service.database.guards import READER_ROLE
 from worldledger_service.runtime.guarding import guarded
@@ -59,8 +59,9 @@ class SqlQuestion(Body):
         },
     )
 
-    query: str | None = Field(
-        default=None, description="One SELECT, WITH, VALUES, TABLE, EXPLAIN or SHOW over the schema `analytics`."
+    query: Annotated[str, Field(json_schema_extra={"maxLength": MAX_QUERY})] | None = Field(
+        default=None,
+        description="One SELECT, WITH, VALUES, TABLE, EXPLAIN or SHOW over the schema `analytics`.",
     )
     name: str | None = Field(default=None, description="A query of the cookbook: see `GET /v1/queries`.")
     params: dict[str, Any] | list[Any] = Field(

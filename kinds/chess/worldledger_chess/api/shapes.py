@@ -64,7 +64,9 @@ class GameForkOf(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     world_id: WorldName
-    at: str = Field(default="head", description=f"Before the game was over: {moment_rule()}.")
+    at: str = Field(
+        default="head", min_length=1, max_length=200, description=f"Before the game was over: {moment_rule()}."
+    )
 
 
 class NewGame(LiveConfig):

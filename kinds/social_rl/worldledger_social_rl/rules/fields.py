@@ -86,7 +86,7 @@ def role_and_name(agent_id: str) -> tuple[str | None, str]:
 
 
 def _is_agent_id(value: str) -> bool:
-    return len(value) <= MAX_WORD and role_and_name(value)[0] is not None
+    return role_and_name(value)[0] is not None
 
 
 def _is_moment(value: str) -> bool:
@@ -113,10 +113,12 @@ LeftOut: TypeAlias = Annotated[T | None, Mark.LEFT_OUT]
 IfSaid: TypeAlias = Annotated[T | None, Mark.WRITTEN_IF_SAID]
 
 AgentId: TypeAlias = Annotated[
-    str, Is(f"a string of the form Role+Name, of at most {MAX_WORD} characters", _is_agent_id)
+    str,
+    Bounds(max_length=MAX_WORD),
+    Is(f"a string of the form Role+Name, of at most {MAX_WORD} characters", _is_agent_id),
 ]
 Word: TypeAlias = Annotated[
-    str, Bounds(min_length=1), Is(f"a string of 1 to {MAX_WORD} characters", lambda value: len(value) <= MAX_WORD)
+    str, Bounds(min_length=1, max_length=MAX_WORD), Is(f"a string of 1 to {MAX_WORD} characters")
 ]
 Moment: TypeAlias = Annotated[str, Is("a time in ISO 8601", _is_moment)]
 Share: TypeAlias = Annotated[float, Bounds(ge=0, le=1), Is("a number from 0 to 1")]
@@ -205,10 +207,10 @@ def _rule(facts: Sequence[Any]) -> Rule | None:
     meant = [fact for fact in facts if isinstance(fact, Is)]
     low = _bound(facts, "ge", -inf)
     high = _bound(facts, "le", inf)
-    least = _bound(facts, "min_length", 0)
+    least, most = _bound(facts, "min_length", 0), _bound(facts, "max_length", inf)
     rules = [fact.rule for fact in meant if fact.rule is not None]
-    if least:
-        rules.append(lambda value: len(value) >= least)
+    if (least, most) != (0, inf):
+        rules.append(lambda value: least <= len(value) <= most)
     if (low, high) != (-inf, inf):
         rules.append(lambda value: low <= value <= high)
     if len(rules) > 1:
