@@ -36,6 +36,8 @@ from worldledger.log_rules import (
 )
 from worldledger.repeats import Keys, Spill
 
+#: Characters of a digest that a message shows, if two differ among these.
+_SHOWN = 16
 #: How the escape of a character begins in a canonical text, and the escape of a NUL character.
 _BACKSLASH = 0x5C
 _ZERO = b"\\u0000"
@@ -465,7 +467,8 @@ class Verifier:
                 what = f"the log ends at seq {head.global_seq}, before the given start {reached}"
                 self.finding = Finding(self.world_id, head.global_seq + 1, what)
             elif head.global_seq == reached:
-                what = f"the head's checksum is {head.checksum.hex()[:16]}…, the log's is {_short(self.position)}"
+                told, ours = told_apart(head.checksum.hex(), self.position.checksum.hex())
+                what = f"the head's checksum is {told}, the log's is {ours}"
                 self.finding = Finding(self.world_id, reached, what)
             else:
                 what = f"the head names seq {head.global_seq}, the log ends at seq {reached}"
@@ -489,7 +492,8 @@ class Verifier:
             row = rows[noted.global_seq - start.global_seq - 1]
             checksum = row[2]
             if checksum != noted.checksum:
-                what = f"the checksum is {checksum.hex()[:16]}…, the given head says {_short(noted)}"
+                ours, told = told_apart(checksum.hex(), noted.checksum.hex())
+                what = f"the checksum is {ours}, the given head says {told}"
                 self._stop_before(start, rows, noted.global_seq, what)
 
     def _stop_before(self, start: Position, rows: Sequence[StoredRow], seq: int, what: str) -> None:
@@ -545,12 +549,16 @@ def _gap(expected: int, found: int) -> str:
 
 
 def _differs(stored: bytes | None, computed: bytes) -> str:
-    said = "NULL" if stored is None else f"{stored.hex()[:16]}…"
-    return f"checksum differs: stored {said}, computed {computed.hex()[:16]}…"
+    said, ours = told_apart("NULL" if stored is None else stored.hex(), computed.hex())
+    return f"checksum differs: stored {said}, computed {ours}"
 
 
-def _short(position: Position) -> str:
-    return f"{position.checksum.hex()[:16]}…"
+def told_apart(one: str, other: str) -> tuple[str, str]:
+    """Return the beginnings of two digests for a message: 16 characters, or as many as it takes to tell them apart."""
+    same = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    shown = max(_SHOWN, same + 1)
+    begin, other_begin = (each if len(each) <= shown else f"{each[:shown]}…" for each in (one, other))
+    return begin, other_begin
 
 
 def read_row(row: StoredRow, world_id: str, previous: bytes) -> dict[str, Any] | str:

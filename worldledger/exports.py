@@ -23,7 +23,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from worldledger.canonical import PROFILE, canonical_json, check_stored_text
-from worldledger.chain import Chain, Finding, Position, StoredEffect, Verifier
+from worldledger.chain import Chain, Finding, Position, StoredEffect, Verifier, told_apart
 from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import FileRefusedError, InvalidEffectError, SimulationError
 from worldledger.genesis import GENESIS_KIND, NewWorld, recorded_genesis
@@ -404,7 +404,8 @@ class _Check:
         self._marks.add(self._checksum)
         for noted in self._noted.pop(self.seq, ()) if self._noted else ():
             if noted.checksum.hex() != self._checksum:
-                what = f"the checksum is {self._checksum[:16]}…, the given head says {noted.checksum.hex()[:16]}…"
+                ours, told = told_apart(self._checksum, noted.checksum.hex())
+                what = f"the checksum is {ours}, the given head says {told}"
                 self._differs = self._differs or self._refusal(what, seq=self.seq)
 
     def _read_genesis(self, effect: dict[str, Any]) -> NewWorld:
@@ -474,8 +475,9 @@ class _Check:
         """Describe which lines differ from those for which the trailer was written."""
         found = self._marks.first_difference(trailer.marks) if trailer.marks is not None else None
         if found is None:
-            what = f"the checksum over the lines before is {self._checksum[:16]}…, the trailer says "
-            return self._refusal(f"{what}{trailer.head_checksum[:16]}…: a line before, or the trailer, was changed")
+            ours, told = told_apart(self._checksum, trailer.head_checksum)
+            what = f"the checksum over the lines before is {ours}, the trailer says {told}"
+            return self._refusal(f"{what}: a line before, or the trailer, was changed")
         first, last = found
         self.line = self._after.lines + first
         if first == last:

@@ -112,6 +112,22 @@ FINDINGS: list[tuple[str, str, str, int, str]] = [
         7,
         "its state is not what was digested",
     ),
+    (
+        "snapshot",
+        "DAMAGED",
+        "update snapshots set checksum = decode(repeat('ab', 32), 'hex') where world_id = 'b'",
+        7,
+        "the log has another checksum there",
+    ),
+    (
+        "snapshot",
+        "DAMAGED",
+        "update snapshots set ruleset = 'chess' where world_id = 'b'",
+        7,
+        "it is of ruleset chess, the world of sandbox",
+    ),
+    ("snapshot", "DAMAGED", "update snapshots set global_seq = 0 where world_id = 'b'", 0, "has no effect there"),
+    ("snapshot", "DAMAGED", "update snapshots set global_seq = 99 where world_id = 'b'", 99, "has no effect there"),
 ]
 
 
@@ -128,6 +144,8 @@ def test_findings(on: Cli, database_url: str, kind: str, word: str, statement: s
     assert what in second
     assert result.err == f"worldledger: {second}\nworldledger: 1 agreed, 1 did not, 1 with nothing to compare with\n"
     assert on("replay", "--check", "--all", "--quiet").out == f"{second}\n"
+    if word == "DAMAGED" and "digested" not in what:
+        assert " current " not in on("snapshots", "b").out
     (found,) = json.loads(on("replay", "--check", "b", "--json").out)
     assert not found["agreed"]
     assert (found["finding"]["kind"], found["finding"]["global_seq"]) == (kind, seq)

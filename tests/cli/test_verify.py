@@ -381,3 +381,18 @@ def test_processes_share_a_long_log(
         assert found.code == 1
         assert on("verify", "w", "--jobs", "3") == found
     assert not [child for child in psutil.Process().children(recursive=True) if "spawn_main" in str(child.cmdline())]
+
+
+def test_checksums_that_begin_alike(on: Cli, database_url: str, tmp_path: Path) -> None:
+    """Of two checksums that differ late, as much is shown as tells them apart."""
+    seed(database_url, "w")
+    head = head_of(on)
+    other = head[:-4] + "".join("0" if each == "f" else "f" for each in head[-4:])
+    checksum, wrong = head.partition(":")[2], other.partition(":")[2]
+    result = on("verify", "w", "--head", other)
+    assert result.code == 1
+    assert f"the checksum is {checksum[:61]}…, the given head says {wrong[:61]}…" in result.out
+    assert wrong[:61] in on("verify", "w", "--from", other).out
+    file = str(tmp_path / "w.jsonl")
+    assert on("export", "w", "-o", file).code == 0
+    assert wrong[:61] in on("verify", "--file", file, "--head", other).out

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from worldledger.chain import Finding
+from worldledger.chain import Finding, told_apart
 from worldledger.errors import EffectNotFoundError, InvalidConfigError, InvalidNameError, ParentMissingError
 from worldledger.genesis import FORK_OF, GENESIS_SEQ, ForkPoint, NewWorld, recorded_genesis
 from worldledger.lineage import Origin, fork_point, origin_problem
@@ -44,8 +44,9 @@ async def check_parent(reader: Reader, world_id: str, fork_of: ForkPoint) -> dic
         what = f"it goes on from {where}, but the world of that name is another one here: its uuid differs"
         raise Finding(world_id, 1, what).error()
     if row["checksum"] is None or row["checksum"].hex() != fork_of.checksum:
-        found = "no checksum" if row["checksum"] is None else f"the checksum {row['checksum'].hex()[:16]}…"
-        what = f"its parent was rewritten: {where} has {found}, the genesis says {fork_of.checksum[:16]}…"
+        ours, told = told_apart("" if row["checksum"] is None else row["checksum"].hex(), fork_of.checksum)
+        found = f"the checksum {ours}" if ours else "no checksum"
+        what = f"its parent was rewritten: {where} has {found}, the genesis says {told}"
         raise Finding(world_id, 1, what).error()
     try:
         return {"sim_time": row["sim_time"], "wall_time": float(row["wall_time"])}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import orjson
 
 from worldledger.canonical import canonical_json
-from worldledger.chain import StoredEffect, Verifier
+from worldledger.chain import StoredEffect, Verifier, told_apart
 from worldledger.core_kinds import AGENT_REGISTERED_KIND, VIEW_DIGEST_KIND
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import FoldError, SimulationError, TamperedError
@@ -31,6 +31,8 @@ from worldledger_service.store import statements
 from worldledger_service.store.prefetch import prefetch
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from worldledger_service.store.reader import Reader
     from worldledger_service.store.records import WorldRecord
 
@@ -253,9 +255,10 @@ class ViewProof:
             self.unchecked += 1
             self.because = self.because or why_not
         else:
+            replayed, recorded = told_apart(digest, said.digest)
             what = (
-                f"agent {agent_id!r} was shown another view: the replayed view's digest is {digest[:16]}…, recorded is "
-                f"{said.digest[:16]}… (in seq {said.said_at})"
+                f"agent {agent_id!r} was shown another view: the replayed view's digest is {replayed}, recorded is "
+                f"{recorded} (in seq {said.said_at})"
             )
             self.differs = (said.at_seq, what)
         if agent_id not in self._guests and not self._said.speak_of(agent_id, said.at_seq + 1):
@@ -465,18 +468,14 @@ class _Replay:
             for row in await self._reader.fetch(statements.STATE_DIGESTS, world_id, head_seq)
         ]
         name, version = self._fold.ruleset.name, self._fold.ruleset.version
-        told += [
-            # A snapshot whose text does not match its digest is ignored.
-            Told(
-                row["global_seq"],
-                row["state_digest"].hex() * (row["state_digest"] == row["text_digest"]),
-                name,
-                version,
-                0,
-            )
-            for row in await self._reader.fetch(statements.SNAPSHOT_DIGESTS, world_id, head_seq)
-            if row["ruleset_version"] == version
-        ]
+        for row in await self._reader.fetch(statements.SNAPSHOT_DIGESTS, world_id):
+            if row["ruleset_version"] != version:
+                continue
+            seq, digest = row["global_seq"], row["state_digest"]
+            if (why := _unused(row, name)) is not None:
+                self._damaged = self._damaged or Divergence("snapshot", seq, f"the snapshot is damaged: {why}")
+            elif seq <= head_seq:  # others were taken since
+                told.append(Told(seq, digest.hex() * (digest == row["text_digest"]), name, version, 0))
         # For one seq the log's digest comes first: a snapshot is only a cache.
         return sorted(told, key=lambda each: (each.at_seq, each.said_at == 0), reverse=True)
 
@@ -563,7 +562,8 @@ class _Replay:
     def _divergence(self, said: Told, digest: str) -> Divergence:
         ruleset = self._fold.ruleset
         since = f"the last that agreed is seq {self._agreed_seq}" if self._agreed_seq else "none before it was recorded"
-        differ = f"the replayed state's digest is {digest[:16]}…, recorded is {said.digest[:16]}…"
+        replayed, recorded = told_apart(digest, said.digest)
+        differ = f"the replayed state's digest is {replayed}, recorded is {recorded}"
         if not said.digest and said.said_at:
             return Divergence("diverged", said.said_at, "this StateDigest cannot be read")
         if not said.digest:
@@ -592,6 +592,15 @@ def _read(seq: int, payload: str | None) -> Told:
     if not is_plain or type(at_seq) is not int or not 1 <= at_seq < seq or type(version) is not int or version < 0:
         return Told(max(seq - 1, 1), "", str(value.get("ruleset")), 0, seq)
     return Told(at_seq, str(value.get("state_digest")), str(value.get("ruleset")), version, seq)
+
+
+def _unused(row: asyncpg.Record, ruleset: str) -> str | None:
+    """Say why no state is folded from a snapshot, whatever it holds; None if one is."""
+    if row["chained"] is None:
+        return "the log has no effect there"
+    if row["checksum"] != row["chained"]:
+        return "the log has another checksum there"
+    return None if row["ruleset"] == ruleset else f"it is of ruleset {row['ruleset']}, the world of {ruleset}"
 
 
 def _beyond(said: Told, seq: int) -> Divergence:

@@ -45,7 +45,7 @@ class SnapshotRecord(BaseModel):
     """A snapshot as listings show it.
 
     ``digest_seq`` is the StateDigest effect that was written for this seq, if any; ``current`` tells whether the
-    installed version of the ruleset made it: others are not used.
+    installed version of the ruleset made it, at a place that the log has: others are not used.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -159,7 +159,8 @@ class Snapshots:
                 state_bytes=row["state_bytes"],
                 created_at=row["created_at"],
                 digest_seq=row["digest_seq"],
-                current=(row["ruleset"], row["ruleset_version"]) == (ruleset.name, ruleset.version),
+                current=(row["ruleset"], row["ruleset_version"], row["checksum"])
+                == (ruleset.name, ruleset.version, row["chained"]),
             )
             for row in rows
         ]

@@ -621,8 +621,9 @@ where q.world_id = $1 and q.source_id = 'worldledger' and q.req_id = 'digest:' |
 #: A page of a world's snapshots: $1 world_id, $2 after global_seq, $3 limit.
 SNAPSHOTS = """
 select s.global_seq, s.checksum, s.ruleset, s.ruleset_version, s.state_digest, s.state_bytes, s.created_at,
-       q.first_seq as digest_seq
+       q.first_seq as digest_seq, c.checksum as chained
 from snapshots s
+left join effects c on c.world_id = s.world_id and c.global_seq = s.global_seq
 left join lateral (
     select r.first_seq from requests r
     join effects e on e.world_id = r.world_id and e.global_seq = r.first_seq and e.kind = 'StateDigest'
@@ -809,11 +810,13 @@ select global_seq, (effect -> 'payload')::text as payload from effects
 where world_id = $1 and kind = 'StateDigest' and global_seq <= $2 order by global_seq
 """
 
-#: ``text_digest`` is what the snapshot's digest should be.
+#: The snapshots of a world ($1): ``text_digest`` is what the snapshot's digest should be, ``chained`` the checksum in
+#: the log.
 SNAPSHOT_DIGESTS = """
-select global_seq, state_digest, ruleset_version, sha256(convert_to(state::text, 'UTF8')) as text_digest
-from snapshots where world_id = $1 and global_seq <= $2
-order by global_seq
+select s.global_seq, s.state_digest, s.ruleset, s.ruleset_version, s.checksum, e.checksum as chained,
+       sha256(convert_to(s.state::text, 'UTF8')) as text_digest
+from snapshots s left join effects e on e.world_id = s.world_id and e.global_seq = s.global_seq
+where s.world_id = $1 order by s.global_seq
 """
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
-from worldledger.chain import ORIGIN, Finding, Inherited, InheritedState, Position, Verdict, Verifier
+from worldledger.chain import ORIGIN, Finding, Inherited, InheritedState, Position, Verdict, Verifier, told_apart
 from worldledger.errors import EffectNotFoundError, ParentMissingError, TamperedError, WorldNotFoundError
 from worldledger.genesis import MAX_DEPTH, ForkPoint, check_world_name, genesis_problem
 from worldledger.log_rules import FORK_DIGEST_RULE, FORK_DIGEST_SEQ, Heard, begins_fork
@@ -423,8 +423,8 @@ async def _at_start(reader: Reader, world_id: str, start: Position, end: Positio
     except EffectNotFoundError:
         return Finding(world_id, seq, f"missing: there is no effect where the given {start_name} names one")
     if row.checksum != start.checksum:
-        what = f"the checksum at seq {seq} is {row.checksum.hex()[:16]}…"
-        return Finding(world_id, seq, f"{what}, {start_name} says {start.checksum.hex()[:16]}…")
+        ours, told = told_apart((row.checksum or b"").hex() or "NULL", start.checksum.hex())
+        return Finding(world_id, seq, f"the checksum at seq {seq} is {ours}, {start_name} says {told}")
     try:
         effect = orjson.loads(row.text)
         if all(type(effect[name]) in {int, float} for name in ("sim_time", "wall_time")):

@@ -31,7 +31,7 @@ from worldledger.causes import (
     recorded_links,
     refusal_of,
 )
-from worldledger.chain import Finding, Position, StoredEffect, Verifier, read_row
+from worldledger.chain import Finding, Position, StoredEffect, Verifier, read_row, told_apart
 from worldledger.core_kinds import AGENT_REGISTERED_KIND
 from worldledger.deltas import DELTA_VERSION, ObservationDelta
 from worldledger.errors import ParentMissingError, SimulationError, TamperedError
@@ -456,7 +456,8 @@ class _Search:
             yield what
         head = next((each.head for each in self._line if each.world_id == place.world_id), None)
         if head is not None and head.seq == place.global_seq and head.checksum != checksum:
-            yield f"the head's checksum is {head.checksum.hex()[:16]}…, the log's is {checksum.hex()[:16]}…"
+            told, ours = told_apart(head.checksum.hex(), checksum.hex())
+            yield f"the head's checksum is {told}, the log's is {ours}"
 
 
 # -- folding with views ----------------------------------------------------------------------------------------
