@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from worldledger_service.api import bodies
 from worldledger_service.api.context import Services
 from worldledger_service.app import create_app
+from worldledger_service.runtime import Orchestrator
 from worldledger_service.store import units
 
 from .helpers import JSON, draft, problem, settings
@@ -329,6 +330,25 @@ async def test_a_large_draft_is_measured_before_anything_is_made_of_it(
     large = draft(1, payload={"text": "x" * 2**21})
     for body, index in ((large, None), ([draft(1), large], 1)):
         refusal = problem(await client.post(f"/v1/worlds/{world}/effects", json=body), 413, "effect_too_large")
+        assert refusal.get("index") == index
+
+
+async def test_a_large_intent_is_measured_before_anything_is_made_of_it(
+    client: httpx2.AsyncClient, world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is an intent, and an atomic list of them; one of any other list has a result of its own."""
+    path = f"/v1/worlds/{world}/intents"
+    small = {"kind": "Speak", "payload": {"text": "x"}, "req_id": "r", "agent_id": "alice", "context_seq": 1}
+    large = {**small, "payload": {"text": "x" * 2**21}}
+    assert (await client.post(path, json=[small, large])).status_code == 200
+
+    async def submit(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Orchestrator, "submit_intent", submit)
+    monkeypatch.setattr(Orchestrator, "submit_intents", submit)
+    for body, index in ((large, None), ({"intents": [small, large], "atomic": True}, 1)):
+        refusal = problem(await client.post(path, json=body), 413, "effect_too_large", limit=2**20)
         assert refusal.get("index") == index
 
 

@@ -6,7 +6,7 @@ import asyncio
 import mmap
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
@@ -131,8 +131,12 @@ _LARGE: Final = 1024 * 1024
 _SMALL: Final = 64 * 1024
 
 
-async def read_json(request: Request, limit: int, *, of_effects: bool = False) -> Any:
-    """Read and parse a JSON body of at most ``limit`` bytes; ``of_effects``: it is a draft, or a list of drafts.
+#: What of a body is to become effects and is refused as a whole: one value, or a list.
+ToBecomeEffects: TypeAlias = Callable[[Any], Any]
+
+
+async def read_json(request: Request, limit: int, *, effects: ToBecomeEffects | None = None) -> Any:
+    """Read and parse a JSON body of at most ``limit`` bytes; ``effects`` returns what of it is to become effects.
 
     Raises UnsupportedMediaTypeError, BodyTooLargeError (before more than the limit is held), TooManyValuesError and
     InvalidEffectError for what `parse_text` refuses: text that is not UTF-8 or not JSON, and duplicate keys, named by
@@ -162,33 +166,36 @@ async def read_json(request: Request, limit: int, *, of_effects: bool = False) -
     if len(body) <= _SMALL:
         return parse(body)
     plenty, request.scope[ON_END] = await found.room.take(len(body))
-    largest = found.settings.max_effect_bytes if of_effects and len(body) > found.settings.max_effect_bytes else None
+    largest = found.settings.max_effect_bytes
+
+    def check(value: Any) -> None:
+        if effects is not None and len(body) > largest:
+            _check_effects(effects(value), largest)
+
     if not plenty:
-        return await asyncio.to_thread(_parse_short, body, largest)
-    return parse(body) if len(body) <= _LARGE else await asyncio.to_thread(_parse_large, body, largest)
+        return await asyncio.to_thread(_parse_short, body, check)
+    return parse(body) if len(body) <= _LARGE else await asyncio.to_thread(_parse_large, body, check)
 
 
-def _parse_large(body: bytes, largest: int | None) -> Any:
+def _parse_large(body: bytes, check: Callable[[Any], None]) -> Any:
     with gc_paused():
-        return parse(body, largest)
+        return parse(body, check)
 
 
-def _parse_short(body: bytes, largest: int | None) -> Any:
+def _parse_short(body: bytes, check: Callable[[Any], None]) -> Any:
     """Parse a body where memory is short. Raises MemoryError where there is too little for orjson to write it again."""
     with gc_paused():
         value = parse_text(body)
-    _check_effects(value, largest)
+    check(value)
     check_room(value)
     return value
 
 
-def _check_effects(value: Any, largest: int | None) -> None:
-    """Raise EffectTooLargeError for a draft that is too large for an effect, before anything is made of it.
+def _check_effects(value: Any, largest: int) -> None:
+    """Raise EffectTooLargeError for a value that is too large for an effect, before anything is made of it.
 
     What is made of large texts is made without a pause for other requests.
     """
-    if largest is None:
-        return
     for index, (_, least) in enumerate(_sizes(value)):
         if least > largest:
             what = f"the effect has at least {least} bytes; at most {largest}"
@@ -209,15 +216,15 @@ def members(value: Any, what: str, required: Collection[str], optional: Collecti
     return value
 
 
-def parse(body: bytes, largest: int | None = None) -> Any:
+def parse(body: bytes, check: Callable[[Any], None] = lambda _: None) -> Any:
     """Parse as `parse_text` does, several times faster where a text is compact and plain.
 
     A text that orjson gives back unchanged has lost nothing on the way: no second key, no digit, no character.
-    Raises EffectTooLargeError for a draft of more than ``largest`` bytes.
+    Raises what ``check`` raises for the value.
     """
     try:
         value = orjson.loads(body)
-        _check_effects(value, largest)
+        check(value)
         if orjson.dumps(value) == body:
             return value
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):

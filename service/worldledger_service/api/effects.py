@@ -158,7 +158,7 @@ async def append_effects(request: Request) -> Response:
     if log is None:
         log = await guarded(found.store.outages, found.store.log(world_id))
     try:
-        drafts: Any = await read_json(request, found.settings.max_body_bytes, of_effects=True)
+        drafts: Any = await read_json(request, found.settings.max_body_bytes, effects=lambda drafts: drafts)
     except InvalidEffectError as error:
         raise _within_list(error) from None
     key = idempotency_key(request)

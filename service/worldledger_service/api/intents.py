@@ -231,7 +231,7 @@ async def submit_intents(request: Request) -> Response:
     """
     found = services(request)
     try:
-        body: Any = await read_json(request, found.settings.max_body_bytes)
+        body: Any = await read_json(request, found.settings.max_body_bytes, effects=_refused_together)
         if type(body) is list or (type(body) is dict and "intents" in body):
             return await _several(request, found, body)
         return await _one(request, found, body)
@@ -239,6 +239,13 @@ async def submit_intents(request: Request) -> Response:
         if type(error) is not InvalidEffectError:
             raise
         raise _of_intents(error) from None  # the gate's word on the body
+
+
+def _refused_together(body: Any) -> Any:
+    """Return the intents of a body that are refused all where one is: one, or an atomic list."""
+    if type(body) is dict and type(body.get("intents")) is list:
+        return body["intents"] if body.get("atomic") is True else None
+    return None if type(body) is list else body
 
 
 async def _one(request: Request, found: Services, intent: Any) -> Response:
