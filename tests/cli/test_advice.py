@@ -122,6 +122,17 @@ DAMAGES = {
     "the revision is unknown": "update alembic_version set version_num = '9999'",
     "the revision is lost": "drop table alembic_version",
     "the table of the revision is empty": "delete from alembic_version",
+    "the log is in another schema": "create schema aside; alter table effects set schema aside",
+    "readers have more": """
+        do $$ begin
+            execute format('alter role worldledger_reader in database %I set statement_timeout = 0',
+                           current_database());
+            execute format('alter role worldledger_owner in database %I set default_transaction_read_only = on',
+                           current_database());
+            execute format('grant temporary on database %I to worldledger_reader', current_database());
+        end $$;
+        grant execute on function pg_advisory_lock(bigint) to worldledger_reader
+    """,
     "a table is replaced by a view": "drop table held_intents cascade; create view held_intents as select 1 as x",
 }
 
@@ -147,7 +158,8 @@ TOGETHER = (
         "things depend on each other",
         "views of projections are another's",
     ),
-    ("functions are renamed",),
+    ("functions are renamed", "readers have more"),
+    ("the log is in another schema",),
     ("there is another schema public",),
     ("the revision is there twice",),
 )

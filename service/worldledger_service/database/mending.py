@@ -297,10 +297,12 @@ def _of_roles(what: str, was: str | None, wanted: str | None) -> Step:
 _MENDED: Final = re.compile(
     r"view \S+: (?:is missing|is not the view|is no table that keeps|cannot be compared: no build is live)"
 )
+_MOVED: Final = re.compile(r"moved (?P<place>.+\.(?P<name>\w+)): belongs in the schema public")
 _STRANGER: Final = re.compile(rf"view {_VIEW}: unexpected, or of a projection")
 #: Other findings of `check`, each with what makes it right.
 _OTHERS: Final = (
     (_STRANGER, "drop view {name}"),
+    (_MOVED, "alter table {place} set schema public"),
     (
         re.compile(r"view (?P<name>[\w.]+): is not the view that this program makes: it is a (?P<kind>.+)"),
         "drop {kind} {name}; -- or rename it; then `worldledger db upgrade`",
@@ -336,7 +338,8 @@ def by_hand(findings: Iterable[str]) -> dict[str, str]:
     replaced = {what: how for what, how in wanted.items() if _kind(what, how) != _kind(what, was.get(what, ""))}
     renamed = _renamed(added, missing | replaced)
     gone = missing.keys() - renamed.values()
-    again = replaced.keys() | {what for what in renamed.values() if what.startswith("relation ")}
+    moved = {f"relation {each['name']}" for line in lines if (each := _MOVED.match(line)) is not None}
+    again = replaced.keys() | moved | {what for what in renamed.values() if what.startswith("relation ")}
     with_it = re.compile("|".join(rf"(?<![\w.]){re.escape(what.partition(' ')[2])}(?!\w)" for what in renamed) or "$^")
     children = {each["how"].partition(" from ")[0] for _, each in read if each["what"] == "inheritance"}
     left: dict[str, str] = {}
@@ -346,7 +349,7 @@ def by_hand(findings: Iterable[str]) -> dict[str, str]:
         if what in renamed:
             left[line] = _rename(what, renamed[what], was.get(renamed[what]))
             continue
-        if what in renamed.values():
+        if what in renamed.values() or what in moved:
             left[line] = _WITH_ANOTHER
             continue
         if verdict == "but is":

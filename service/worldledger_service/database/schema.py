@@ -88,6 +88,14 @@ order by 1, 3
 """
 
 
+#: The program's tables ($1) that are in another schema, where public has nothing of the name.
+_ELSEWHERE: Final = """
+select format('moved %I.%I: belongs in the schema public', nspname, relname)
+from pg_class join pg_namespace n on n.oid = relnamespace
+where relkind = 'r' and relname = any ($1) and relowner::regrole::text = 'worldledger_owner'
+  and to_regclass('public.' || relname) is null
+order by 1
+"""
 #: Errors where something that views and rows are compared by is missing, which is told by then.
 _MISSING: Final = (
     asyncpg.InvalidSchemaNameError,
@@ -137,6 +145,7 @@ async def check(url: str, own_projections: str = "") -> list[str]:
             projections = known(own_projections).values()
             views = views_for_users(projections)
             found = compare(await catalogue(connection, views), expected())
+            found += [row[0] for row in await connection.fetch(_ELSEWHERE, sorted(mending.tables()))]
             with suppress(*_MISSING) if found else nullcontext():
                 found += await of_kinds.findings(connection)
                 found += await _views(connection, projections, found)
