@@ -105,7 +105,7 @@ ATTACKS: dict[str, tuple[list[str], int, str]] = {
     "all is deleted and the head put back": (
         ["delete from effects where {w}", _HEAD.format(change="head_seq = 0, head_checksum = null", w="{w}")],
         1,
-        "no genesis",
+        "head_checksum is NULL in this world's row of the table heads; give it that of the last effect",
     ),
     "two texts change places": ([_SWAP.replace("{columns}", "effect = o.effect")], 4, "checksum differs"),
     "two effects change places": (

@@ -165,7 +165,9 @@ def head_problem(world_id: str, seq: Any, checksum: Any, sim_time: Any = 0.0, wa
         return Finding(world_id, 1, NO_HEAD)
     columns = (("head_seq", seq), ("head_checksum", checksum), ("sim_time", sim_time), ("wall_time", wall_time))
     if lost := [name for name, value in columns if value is None]:
-        what = f"{lost[0]} is NULL in this world's row of the table heads; {MEND_NULL}"
+        # A NULL there is what the schema allows, and no program writes.
+        mend = "give it that of the last effect" if lost[0] == "head_checksum" else MEND_NULL
+        what = f"{lost[0]} is NULL in this world's row of the table heads; {mend}"
         return Finding(world_id, max(seq or 1, 1), what)
     if not GENESIS_SEQ <= seq <= MAX_INT:
         return Finding(world_id, 1, f"the head's head_seq is {seq}")

@@ -452,8 +452,6 @@ def _ending_problem(world_id: str, extent: asyncpg.Record, last: bytes | None) -
         return Finding(world_id, head_seq + 1, f"the log goes on beyond its head (seq {head_seq})")
     if extent["first_seq"] is not None and extent["first_seq"] < 1:
         return Finding(world_id, extent["first_seq"], "an effect stands before seq 1")
-    if head_seq == 0:
-        return Finding(world_id, 1, "the log is empty: there is no genesis")
     if last is not None:
         effect = orjson.loads(last)
         for name in ("sim_time", "wall_time"):
