@@ -421,6 +421,7 @@ def test_many_worlds_are_listed_page_by_page(on: Cli, database_url: str, make_da
         database_url,
         "insert into worlds (world_id, world_uuid, ruleset, ruleset_version, config, time_authority)"
         " select 'w' || n, gen_random_uuid(), 'sandbox', 1, '{}', 'wall' from generate_series(1001, 2100) n",
+        "insert into heads select world_id, 1, sha256('x'), 0, 1.7e9 from worlds",
     )
     listed = [line.split()[0] for line in on("worlds").out.splitlines()[1:]]
     assert listed == [f"w{number}" for number in range(1001, 2101)]
