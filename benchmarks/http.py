@@ -17,11 +17,13 @@ from benchmarks.million import command
 from worldledger.genesis import NewWorld
 
 SERVER = """
+import gc
 import sys
 from typing import Any
 import uvicorn
 from fastapi import FastAPI
 from worldledger_service.app import create_app
+from worldledger_service.running import relax_gc
 from worldledger_service.settings import Settings
 
 app = create_app(Settings(), sys.argv[1])
@@ -35,6 +37,8 @@ async def readyz() -> dict[str, str]:
 async def echo_it(body: Any = __import__("fastapi").Body()) -> Any:
     return body
 
+gc.freeze()  # the collector as `worldledger serve` has it, for both
+relax_gc(20_000)
 uvicorn.run(app if sys.argv[3] == "log" else echo, host="127.0.0.1", port=int(sys.argv[2]), log_level="error",
             access_log=False, loop="uvloop", http="httptools")
 """

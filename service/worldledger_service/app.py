@@ -28,6 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
 
 from worldledger.aio import first_of
 from worldledger.errors import SimulationError, StoreUnavailableError
@@ -58,7 +59,7 @@ from worldledger_service.api import (
 )
 from worldledger_service.api.bodies import Room
 from worldledger_service.api.context import Services
-from worldledger_service.api.edge import Edge, Limiter, Stopping
+from worldledger_service.api.edge import Edge, Limiter
 from worldledger_service.api.health import Opening
 from worldledger_service.api.hosts import allowed_hosts
 from worldledger_service.api.metrics import Metrics
@@ -189,10 +190,9 @@ def create_app(
         redoc_url=None,
         middleware=[
             Middleware(Edge, metrics=measured, hosts=allowed_hosts(settings), limiter=Limiter.of(settings)),
-            Middleware(Stopping),
             # Lines and tables are streamed as they are: what they are read for is speed.
             Middleware(
-                GZipMiddleware,
+                Compression,
                 minimum_size=_COMPRESSED_BYTES,
                 compresslevel=_COMPRESSION,
                 exclude_content_types=(*DEFAULT_EXCLUDED_CONTENT_TYPES, NDJSON, ARROW),
@@ -210,6 +210,15 @@ def create_app(
     app.router.routes += [*first, *of_kinds, *others, handshake.ROUTE, *console.routes()]
     document(app, version("worldledger"))
     return app
+
+
+class Compression(GZipMiddleware):
+    """Compresses answers that may be long: those that are read. What writes answer is short, and they are many."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one request."""
+        reads = scope["type"] == "http" and (scope["method"] == "GET" or scope["path"] == sql.PATH)
+        await (super().__call__ if reads else self.app)(scope, receive, send)
 
 
 def _routes(modules: Iterable[ModuleType]) -> list[BaseRoute]:

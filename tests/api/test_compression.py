@@ -45,6 +45,15 @@ async def test_large_answers_are_compressed(served: Served, remote: httpx2.Async
     assert "content-encoding" not in small.headers
 
 
+async def test_what_writes_answer_is_sent_as_it_is(served: Served, remote: httpx2.AsyncClient) -> None:
+    """Receipts are never compressed, for they are many; the answer to a question in SQL is."""
+    await _fill(remote)
+    receipts = await remote.post("/v1/worlds/w/effects", json=[draft()] * 100, headers=GZIP)
+    assert (receipts.status_code, "content-encoding" in receipts.headers) == (201, False)
+    rows = await remote.post("/v1/sql", json={"query": "select * from analytics.effects"}, headers=GZIP)
+    assert rows.headers["content-encoding"] == "gzip"
+
+
 async def test_what_is_known_is_not_sent_again(served: Served, remote: httpx2.AsyncClient) -> None:
     """The ETag of a compressed answer holds for the next request."""
     await _fill(remote)

@@ -195,9 +195,10 @@ class Edge:
     """Wraps the application.
 
     An unexpected error is logged with its traceback and answered with a problem without details; after the response has
-    begun it is raised on, so that the server aborts the connection. A HEAD request runs as GET, and its response ends
-    after the headers. With ``hosts``, other names for the service are refused; with a ``limiter``, so are clients that
-    ask too often. Every answer is counted, and the time until it began.
+    begun it is raised on, so that the server aborts the connection. A request that the server cancels because it stops
+    is answered, too. A HEAD request runs as GET, and its response ends after the headers. With ``hosts``, other names
+    for the service are refused; with a ``limiter``, so are clients that ask too often. Every answer is counted, and the
+    time until it began.
     """
 
     def __init__(
@@ -251,21 +252,18 @@ class Edge:
         try:
             if self._limiter is not None and (counted := self._limiter.counted(scope)) is not None:
                 standing = await self._limiter.count(*counted)
-                self._check(standing)
-            if self._hosts:
-                check_host(scope, self._hosts)
+            self._check(scope, standing)
             await self._app(scope, receive, guarded)
-        except (RateLimitedError, HostRefusedError) as error:
-            await problem_response(scope, error)(scope, receive, guarded)
         except ClientDisconnect:
             return  # the client has left
         except StreamAbortedError:
             raise  # logged where it arose
-        except Exception as error:
-            answer = _unforeseen(error, scope)
-            if started:
+        except (Exception, asyncio.CancelledError) as error:
+            answer = _answer_to(error, scope)
+            if not started:
+                await answer(scope, receive, guarded)
+            elif isinstance(error, Exception):
                 raise
-            await answer(scope, receive, guarded)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one WebSocket; until it is accepted, whatever goes wrong is an HTTP answer."""
@@ -288,29 +286,42 @@ class Edge:
         try:
             if self._limiter is not None and (counted := self._limiter.counted(scope)) is not None:
                 standing = await self._limiter.count(*counted)
-                self._check(standing)
-            if self._hosts:
-                check_host(scope, self._hosts)
+            self._check(scope, standing)
             check_origin(scope)
             await self._app(scope, receive, guarded)
         except (RateLimitedError, HostRefusedError, OriginRefusedError) as error:
             await problem_response(scope, error)(scope, receive, guarded)
         except ClientDisconnected:
             return
+        except asyncio.CancelledError as error:
+            answer = _answer_to(error, scope)
+            if not started:
+                await answer(scope, receive, guarded)
         except Exception:
             log.exception("unforeseen error", method="WebSocket", path=scope["path"])
             if not started:
                 await internal_error(scope)(scope, receive, guarded)
 
-    def _check(self, standing: Standing) -> None:
-        """Raise RateLimitedError for a request that was one too many."""
-        if standing.error is not None:
+    def _check(self, scope: Scope, standing: Standing | None) -> None:
+        """Raise RateLimitedError for a request that was one too many, HostRefusedError for another name."""
+        if standing is not None and standing.error is not None:
             self._metrics.limited()
             raise standing.error
+        if self._hosts:
+            check_host(scope, self._hosts)
 
 
-def _unforeseen(error: Exception, scope: Scope) -> Response:
-    """Log an unexpected error, and return its response."""
+def _answer_to(error: BaseException, scope: Scope) -> Response:
+    """Return the response to what no route has answered, logged where it is unexpected; raise what is none of ours."""
+    if isinstance(error, RateLimitedError | HostRefusedError):
+        return problem_response(scope, error)
+    if isinstance(error, asyncio.CancelledError):
+        found: Services | None = getattr(scope["app"].state, "services", None)
+        if found is None or not found.stopping.is_set():
+            raise error
+        # One line of the server's log says how many requests it has cancelled; no line is needed for each.
+        what = "the service has stopped before this was answered; the outcome is not known"
+        return problem_response(scope, StoreUnavailableError(what, outcome="unknown"))
     if isinstance(error, MemoryError):
         log.warning("a request needs more memory than there is", method=scope["method"], path=scope["path"])
         what = "this request needs more memory than there is now; try again, or with less"
@@ -324,35 +335,3 @@ def _with_standing(message: Message, standing: Standing | None) -> Message:
     if standing is None:
         return message
     return {**message, "headers": [*message.get("headers", ()), *standing.headers]}
-
-
-# -- requests that a stopping service does not wait for ----------------------------------------------------
-
-
-class Stopping:
-    """Wraps the application: a request that the server cancels because it stops is answered and ends in order.
-
-    One line of the server's log says how many it has cancelled; no line is needed for each.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run one request, or one WebSocket."""
-        started = False
-
-        async def noted(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noted)
-        except asyncio.CancelledError:
-            found: Services | None = getattr(scope["app"].state, "services", None)
-            if scope["type"] == "lifespan" or found is None or not found.stopping.is_set():
-                raise
-            if not started:
-                what = "the service has stopped before this was answered; the outcome is not known"
-                await problem_response(scope, StoreUnavailableError(what, outcome="unknown"))(scope, receive, send)

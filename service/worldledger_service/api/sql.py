@@ -127,6 +127,8 @@ class _QueryRoute(ReadingRoute):
 
 router = APIRouter(route_class=_QueryRoute, tags=["analytics"], dependencies=[Depends(once)])
 
+#: Where questions are asked.
+PATH: Final = "/v1/sql"
 #: Metadata of the last batch of an Arrow stream if there are more rows than were sent.
 IS_CUT: Final = "worldledger.is_cut"
 #: Bytes of an answer that are waited for before it begins: what goes wrong until then is answered with a problem.
@@ -140,7 +142,7 @@ class _Question(NamedTuple):
 
 
 @router.post(
-    "/v1/sql",
+    PATH,
     operation_id="ask_in_sql",
     summary="Ask a question in SQL",
     response_class=Response,

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Steps in which the patience runs out.
+#: Steps in which the patience runs out, and the most seconds of one.
 _STEPS: Final = 8
+_LONGEST_STEP: Final = 1.0
 #: Seconds after which a caller may ask again.
 RETRY_SECONDS: Final = 1.0
 #: Seconds in which work that goes on by itself may end when all is closed.
@@ -58,15 +59,20 @@ class Watchdog:
         self._quiet = 0.0
         self._looked_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        #: the work under way, whether its caller still waits or not
-        self._working: set[asyncio.Task[Any]] = set()
-        #: the callers that wait for it: True once it is done, False to release them
-        self._waiting: set[asyncio.Future[bool]] = set()
+        #: the work under way, and what its caller waits for: True once it is done, False to release the caller before
+        self._working: dict[asyncio.Task[Any], asyncio.Future[bool]] = {}
+        #: until when callers stay through a silence
+        self._staying: dict[asyncio.Future[bool], float] = {}
 
     @property
     def expired(self) -> bool:
         """Whether calls wait for the database, and none has had an answer for as long as the patience lasts."""
         return self._quiet >= self.patience
+
+    @property
+    def _step(self) -> float:
+        """Seconds until it looks again."""
+        return min(self.patience / _STEPS, _LONGEST_STEP)
 
     @property
     def working(self) -> int:
@@ -96,30 +102,21 @@ class Watchdog:
     ) -> T:
         """Return the result of ``work``, unless the database falls silent first.
 
-        With ``within`` the caller stays through a silence for so many seconds. A caller that is released gets the error
-        of ``refusal``, which is told whether the work was begun; during a silence none is. Work that was begun goes on,
-        and its result is handed to ``left``. It is cancelled only with its caller.
+        With ``within`` the caller stays through a silence for so many seconds, and a little longer. A caller that is
+        released gets the error of ``refusal``, which is told whether the work was begun; during a silence none is. Work
+        that was begun goes on, and its result is handed to ``left``. It is cancelled only with its caller.
         """
         if self.expired:
             work.close()
             raise refusal(False)
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        self._working.add(task)
+        self._working[task] = waiting = loop.create_future()
         task.add_done_callback(self._done)
         if self._timer is None:
             self._look_later(loop)
-        waiting: asyncio.Future[bool] = loop.create_future()
-        timer: asyncio.TimerHandle | None = None
-        if within is None:
-            self._waiting.add(waiting)
-        else:
-            timer = loop.call_later(within, _set, waiting, False)
-
-        def come(_: object) -> None:
-            _set(waiting, True)
-
-        task.add_done_callback(come)
+        if within is not None:
+            self._staying[waiting] = loop.time() + within
         try:
             ended = await waiting
         except asyncio.CancelledError:
@@ -127,9 +124,8 @@ class Watchdog:
             task.cancel()
             raise
         finally:
-            self._waiting.discard(waiting)
-            if timer is not None:
-                timer.cancel()
+            if within is not None:
+                del self._staying[waiting]
         if ended:
             if task.cancelled():
                 raise StoreUnavailableError("the store is closing") from None
@@ -150,13 +146,13 @@ class Watchdog:
             self._probing.cancel()
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        self._working.discard(task)
+        _set(self._working.pop(task), True)
         if not self._working:  # no call waits, so nothing is known; the next one tries it
             self._quiet = 0.0
 
     def _look_later(self, loop: asyncio.AbstractEventLoop) -> None:
         self._looked_at = loop.time()
-        self._timer = loop.call_later(self.patience / _STEPS, self._look)
+        self._timer = loop.call_later(self._step, self._look)
 
     def _look(self) -> None:
         self._timer = None
@@ -166,12 +162,13 @@ class Watchdog:
         if self._asked or self.away:
             # A timer that comes late says that this process is busy: answers may have come that are not read yet.
             # The later it is, the less it says about the database.
-            step, passed = self.patience / _STEPS, loop.time() - self._looked_at
+            step, passed = self._step, loop.time() - self._looked_at
             self._quiet += passed if passed <= step else step * step / passed
             if self._probe is not None and self._probing is None and self._quiet >= self.patience / 2:
                 self._probing = loop.create_task(self._ask(self._probe))
-        if self.expired:
-            for waiting in self._waiting:
+        for waiting in self._working.values():
+            until = self._staying.get(waiting)
+            if self.expired if until is None else loop.time() >= until:
                 _set(waiting, False)
         self._look_later(loop)
 
