@@ -34,12 +34,13 @@ from worldledger.chain import StoredRow
 from worldledger.core_kinds import VIEW_DIGEST_KIND
 from worldledger.effects import DIGEST_KIND, SERVICE_SOURCE, Effect, is_system_kind
 from worldledger.errors import NotComparableError
-from worldledger.genesis import FORK_OF, GENESIS_KIND, TIME_ZERO
+from worldledger.genesis import GENESIS_KIND
 from worldledger.lineage import GOING_ON
 from worldledger.measures import measures_of
 from worldledger.moments import AUTO, STEP, Unit
 from worldledger.patches import diff
 from worldledger.rulesets.base import Touched
+from worldledger.time_authority import FORK_OF, TIME_ZERO
 from worldledger.world import WorldState
 
 #: Alignments that every kind of world has, besides its units.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias, TypeGuard
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 from msgspec import Raw, Struct
@@ -21,6 +21,7 @@ from worldledger.config import OrchestratorConfig
 from worldledger.effects import SCHEMA_VERSION, SERVICE_SOURCE, EffectDraft, own_draft
 from worldledger.errors import InvalidConfigError, InvalidEffectError, InvalidNameError, SimulationError
 from worldledger.kinds import DEFAULT
+from worldledger.time_authority import AUTHORITY_PATTERN, FORK_OF, TIME_ZERO, is_authority, is_time
 
 #: The rule for a world's name, for messages and docs.
 NAME_RULE: Final = (
@@ -33,11 +34,6 @@ _UUID: Final = re.compile(r"[0-9a-f]{32}\Z")
 _HEX64: Final = re.compile(r"[0-9a-f]{64}\Z")
 #: How many forks a world's line of ancestors may have.
 MAX_DEPTH: Final = 100
-#: The member of a genesis that says where a fork begins.
-FORK_OF: Final = "fork_of"
-#: What can say who sets sim_time, as a JSON Schema.
-AUTHORITY_PATTERN: Final = "^[a-z][a-z0-9_-]{0,62}$"
-_AUTHORITY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
 
 #: When intents become effects: each as it arrives, or all that are held together at the next tick.
 Order: TypeAlias = Literal["arrival", "tick"]
@@ -46,8 +42,6 @@ Order: TypeAlias = Literal["arrival", "tick"]
 GENESIS_KIND: Final = "WorldCreated"
 #: Its global_seq.
 GENESIS_SEQ: Final = 1
-#: The member of a genesis with the zero of a world under the wall clock: epoch seconds.
-TIME_ZERO: Final = "time_zero"
 #: The members that the payload of every genesis has, each with the JSON types of its values.
 REQUIRED: Final = {
     "canonical_profile": ("string",),
@@ -88,16 +82,6 @@ def check_world_name(name: str) -> str:
 def is_uuid(value: Any) -> bool:
     """Return whether a value is a uuid as logs have them: 32 lower-case hex digits."""
     return type(value) is str and _UUID.match(value) is not None
-
-
-def is_time(value: Any) -> TypeGuard[float]:
-    """Return whether a value can be a number of seconds: finite, and an integer only as far as JSON readers agree."""
-    return math.isfinite(value) if type(value) is float else type(value) is int and abs(value) <= MAX_INT
-
-
-def is_authority(name: str) -> bool:
-    """Return whether a value can name the authority over sim_time: ``wall``, ``client`` or an adapter's name."""
-    return _AUTHORITY.match(name) is not None and name != SERVICE_SOURCE
 
 
 class Parent(BaseModel):
@@ -201,7 +185,7 @@ class NewWorld(UnforkedWorld):
         Raises InvalidNameError for the name, InvalidConfigError with the path for anything else.
         """
         check_world_name(self.world_id)
-        if not _AUTHORITY.match(self.time_authority):
+        if self.time_authority != SERVICE_SOURCE and not is_authority(self.time_authority):
             raise InvalidConfigError(
                 f"time_authority {self.time_authority!r} is neither 'wall', 'client' nor an adapter's name "
                 "(lower-case letters, digits, '_' and '-')",

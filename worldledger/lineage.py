@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from worldledger.effects import Effect
 from worldledger.errors import InvalidConfigError
-from worldledger.genesis import FORK_OF, TIME_ZERO, ForkPoint, NewWorld, check_origin, is_time
-from worldledger.time_authority import CLIENT, WALL, Silence, TimeAuthority
+from worldledger.genesis import ForkPoint, NewWorld, check_origin
+from worldledger.time_authority import CLIENT, FORK_OF, TIME_ZERO, WALL, Silence, TimeAuthority, is_time
 from worldledger.world import WorldState
 
 

@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 
 from worldledger.drafts import MAX_PRIORITY, MAX_WORD, effect_body_digest, request_digest
 from worldledger.effects import DIGEST_KIND, SERVICE_SOURCE, is_system_kind
-from worldledger.genesis import FORK_OF, GENESIS_KIND, GENESIS_SEQ, is_uuid
+from worldledger.genesis import GENESIS_KIND, GENESIS_SEQ, is_uuid
 from worldledger.repeats import Keys, Repeats, Spill, key_of, uuid_keys
+from worldledger.time_authority import FORK_OF
 
 # -- the requests of a log: which effects were made under which req_id, and what was requested ------------
 #

@@ -13,11 +13,21 @@ the log, from the genesis first and then these kinds:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
+from worldledger.canonical import MAX_INT
+from worldledger.effects import SERVICE_SOURCE
 from worldledger.errors import InvalidEffectError
-from worldledger.genesis import FORK_OF, TIME_ZERO, is_authority, is_time
+
+#: The member of a genesis with the zero of a world under the wall clock: epoch seconds.
+TIME_ZERO: Final = "time_zero"
+#: The member of a genesis that says where a fork begins.
+FORK_OF: Final = "fork_of"
+#: What can say who sets sim_time, as a JSON Schema.
+AUTHORITY_PATTERN: Final = "^[a-z][a-z0-9_-]{0,62}$"
+_AUTHORITY: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}\Z")
 
 TIME_AUTHORITY_KIND: Final = "WorldTimeAuthoritySet"
 TIME_SET_KIND: Final = "WorldTimeSet"
@@ -33,6 +43,16 @@ SilenceReason: TypeAlias = Literal["disconnected", "no_tick"]
 WALL: Final = "wall"
 #: The authority under which any draft may state a time.
 CLIENT: Final = "client"
+
+
+def is_time(value: Any) -> TypeGuard[float]:
+    """Return whether a value can be a number of seconds: finite, and an integer only as far as JSON readers agree."""
+    return math.isfinite(value) if type(value) is float else type(value) is int and abs(value) <= MAX_INT
+
+
+def is_authority(name: str) -> bool:
+    """Return whether a value can name the authority over sim_time: ``wall``, ``client`` or an adapter's name."""
+    return _AUTHORITY.match(name) is not None and name != SERVICE_SOURCE
 
 
 class Silence(NamedTuple):

@@ -17,8 +17,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 from worldledger.effects import Effect
 from worldledger.errors import RecoveryAction, SimulationError
 from worldledger.folding import Fold
-from worldledger.genesis import FORK_OF, GENESIS_KIND
+from worldledger.genesis import GENESIS_KIND
 from worldledger.rulesets.base import MalformedEffectError, Ruleset
+from worldledger.time_authority import FORK_OF
 from worldledger.world import WorldState
 
 # -- what the engine refuses: leaves of the one error tree (`worldledger.errors`) -------------------------

@@ -6,10 +6,9 @@ A program that is written against `World` and `Agent` runs in process and over t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from worldledger.aio import CancelToken
-from worldledger.config import OrchestratorConfig
 from worldledger.deltas import ObservationDelta, ObservedEvent, View, replacing
 from worldledger.effects import EffectDraft, EventLogEntry
 from worldledger.errors import SimulationError
@@ -17,6 +16,9 @@ from worldledger.intents import Accepted, Held
 from worldledger.protocols import ObservationPolicyProtocol
 from worldledger.staleness import NOT_GIVEN, InterruptPolicy, Threshold
 from worldledger.time_authority import Silence, TimeAuthority
+
+if TYPE_CHECKING:
+    from worldledger.config import OrchestratorConfig
 
 
 class Receipt(Protocol):

@@ -17,7 +17,6 @@ from worldledger.canonical import gate
 from worldledger.client.link import DeltaQueue, Links, MessageTooLargeError
 from worldledger.client.protocol import fitted
 from worldledger.client.transport import Transport, error_of, path_of
-from worldledger.config import OrchestratorConfig, read_config
 from worldledger.deltas import ObservationDelta, ObservedEvent, View
 from worldledger.drafts import check_draft
 from worldledger.effects import SCHEMA_VERSION, EffectDraft, EventLogEntry
@@ -38,6 +37,7 @@ from worldledger.time_authority import Silence, TimeAuthority
 if TYPE_CHECKING:
     from worldledger.causes import Direction
     from worldledger.client.link import Link
+    from worldledger.config import OrchestratorConfig
     from worldledger.genesis import Order
 
 
@@ -239,6 +239,8 @@ class RemoteEventLog:
 
     async def config(self) -> OrchestratorConfig:
         """Return the world's configuration of how its agents are served, as its genesis has it, or the default."""
+        from worldledger.config import OrchestratorConfig, read_config  # noqa: PLC0415 - few programs ask
+
         (genesis,) = await self.get_entries_since(0, limit=1)
         own = genesis.effect["payload"].get("orchestrator")
         return OrchestratorConfig() if own is None else read_config(own)
@@ -309,7 +311,7 @@ class RemoteWorld:
         says how the world's agents are served, ``checkpoint`` what it begins with; with ``order="tick"`` intents are
         held until the next tick. Raises InvalidConfigError, InvalidNameError or UnknownRulesetError.
         """
-        if isinstance(orchestrator, OrchestratorConfig):
+        if not isinstance(orchestrator, dict | None):
             orchestrator = orchestrator.model_dump(mode="json")
         new = {
             "world_id": self.world_id,

@@ -28,10 +28,10 @@ from worldledger.core_kinds import AGENT_REGISTERED_KIND
 from worldledger.drafts import MAX_WORD, PlainDrafts, check_draft, json_name
 from worldledger.effects import SERVICE_SOURCE, EffectDraft, is_system_kind
 from worldledger.errors import InvalidEffectError, ReservedKindError, SimulationError
-from worldledger.genesis import is_time
 from worldledger.intents import registration_draft
 from worldledger.policies import policy_from_spec, policy_spec
 from worldledger.rulesets.reading import UnreadableError
+from worldledger.time_authority import is_time
 from worldledger_recorder import rules
 from worldledger_recorder.rules import RULESET, SOURCE, STEP_BEGAN, NotRecordedError
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worldledger.drafts import check_sim_time
-from worldledger.genesis import AUTHORITY_PATTERN
+from worldledger.time_authority import AUTHORITY_PATTERN
 from worldledger_service.api.answers import to_json
 from worldledger_service.api.context import services
 from worldledger_service.api.effects import Receipt

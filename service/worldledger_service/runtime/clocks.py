@@ -18,7 +18,6 @@ from worldledger.errors import (
     StoreUnavailableError,
     TimeAuthorityError,
 )
-from worldledger.genesis import is_authority
 from worldledger.time_authority import (
     TIME_AUTHORITY_KIND,
     TIME_KINDS,
@@ -29,6 +28,7 @@ from worldledger.time_authority import (
     SilenceReason,
     TimeAuthority,
     check_zero,
+    is_authority,
 )
 
 if TYPE_CHECKING:

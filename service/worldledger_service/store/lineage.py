@@ -8,8 +8,9 @@ import orjson
 
 from worldledger.chain import Finding, told_apart
 from worldledger.errors import EffectNotFoundError, InvalidConfigError, InvalidNameError, ParentMissingError
-from worldledger.genesis import FORK_OF, GENESIS_SEQ, ForkPoint, NewWorld, recorded_genesis
+from worldledger.genesis import GENESIS_SEQ, ForkPoint, NewWorld, recorded_genesis
 from worldledger.lineage import Origin, fork_point, origin_problem
+from worldledger.time_authority import FORK_OF
 from worldledger_service.store import statements
 from worldledger_service.store.authority import authority_at
 
