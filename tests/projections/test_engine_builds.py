@@ -103,6 +103,26 @@ async def test_cancelling(store: Store, pool: Any, make_engine: Any, worlds: Any
         await newer.cancel("counts")
 
 
+async def test_what_meets_a_batch_in_a_deadlock_is_tried_again(pool: Any, make_engine: Any, admin: Any) -> None:
+    """A batch writes its rows before it looks at the builds; a cancel that this ends in a deadlock gets through."""
+    engine = make_engine([Counts()])
+    await engine.ensure()
+    assert await engine.rebuild("counts") == "counts_2"
+    batch = admin.transaction()
+    await batch.start()
+    await admin.execute("set local deadlock_timeout = '1min'")  # so that it is the cancel that is ended
+    await admin.execute("lock table projections.counts_2 in row exclusive mode")
+    cancelling = asyncio.create_task(engine.cancel("counts"))
+    waiting = "select from pg_locks where not granted and relation = 'projections.counts_2'::regclass"
+    async with asyncio.timeout(60):
+        while not await admin.fetch(waiting):
+            await asyncio.sleep(0.01)
+    await admin.fetch("select from projection_builds")
+    await batch.rollback()
+    assert await cancelling
+    assert await builds(pool) == [("counts_1", 1, "live")]
+
+
 async def test_a_build_is_resumed(store: Store, pool: Any, make_engine: Any, worlds: Any) -> None:
     """A rebuild that was left in the middle goes on where it stood, in another process."""
     names = await worlds(6)

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
+import stamina
 import structlog
 from worldledger_projections.base import Projection, ProjectionRefusedError, View
 from worldledger_projections.tables import Table, further_views, place
@@ -131,6 +132,11 @@ def _place_of(view: View) -> str:
 BRIEF_LOCK: Final = "begin; set local lock_timeout = 250"
 #: All other holders of the lock of the table of builds keep it for milliseconds.
 _DEFINING: Final = "begin; set local lock_timeout = 5000"
+#: A batch locks a build's table first and the table of builds then; what defines builds does so the other way round.
+#: Where the two meet, PostgreSQL ends one of them after a second, and the other gets on.
+_untangled: Final = stamina.retry(
+    on=asyncpg.DeadlockDetectedError, attempts=5, timeout=None, wait_initial=0.05, wait_jitter=0.1, wait_max=0.5
+)
 _LEASE: Final = re.compile(r"build:(.+)_([0-9]{1,18})\Z")
 
 
@@ -222,6 +228,7 @@ class Builds:
         """Return the build that is to replace the live one: the one under way, or else a new one."""
         return await self._make(projection, anew=True)
 
+    @_untangled
     async def _make(self, projection: Projection, *, anew: bool) -> str:
         """Make what is missing, with ``anew`` even beside a live build of its version; return the build to fill."""
         async with transaction(self._pool, begin=_DEFINING) as connection:
@@ -302,6 +309,7 @@ class Builds:
         if behind is not None:
             raise SwapHeldBackError(f"{new} is behind {live}, in world {behind} for one")
 
+    @_untangled
     async def cancel(self, projection: str) -> bool:
         """Drop the build under way; return whether there was one."""
         async with transaction(self._pool, begin=_DEFINING) as connection:
@@ -327,6 +335,7 @@ class Builds:
             return True
         return False
 
+    @_untangled
     async def remove(self, projection: str) -> int:
         """Drop all builds of a projection with its views, and the views over them; return how many builds there were.
 
