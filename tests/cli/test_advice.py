@@ -91,15 +91,15 @@ DAMAGES = {
     """,
     "columns are renamed": "alter table open_ticks rename column tick to t",
     "views of projections are another's": """
-        alter view analytics.games owner to worldledger_owner; alter view analytics.agents owner to postgres;
-        alter view projections.turns owner to postgres; alter table projections.games_1 owner to postgres;
-        alter view analytics.game_started owner to postgres; alter view analytics.effects owner to postgres
+        alter view analytics.rounds owner to worldledger_owner; alter view analytics.messages owner to postgres;
+        alter view projections.turns owner to postgres; alter table projections.rounds_1 owner to postgres;
+        alter view analytics.entity_created owner to postgres; alter view analytics.effects owner to postgres
     """,
     "projections are otherwise": """
-        alter table projections.agents_1 set unlogged;
-        create rule "no" as on update to analytics.agent_stats do instead nothing;
+        alter table projections.reasoning_1 set unlogged;
+        create rule "no" as on update to analytics.rounds do instead nothing;
         alter view projections.entities alter column world_id set default 'w';
-        drop view analytics.moves cascade; create table analytics.moves (x int)
+        drop view analytics.messages cascade; create table analytics.messages (x int)
     """,
     "acknowledged is not durable": """
         do $$ begin

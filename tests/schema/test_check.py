@@ -798,10 +798,10 @@ create table projections.more () inherits (projections.effect_counts_1);
 create rule swallow as on insert to projections.turns_1 do instead nothing;
 create trigger a before update on projections.world_summaries_1 for each row
 execute function suppress_redundant_updates_trigger();
-alter table projections.agents_1 set unlogged;
-create rule "no" as on update to analytics.agent_stats do instead nothing;
+alter table projections.reasoning_1 set unlogged;
+create rule "no" as on update to analytics.rounds do instead nothing;
 alter view projections.entities alter column world_id set default 'w';
-create trigger a instead of insert on analytics.moves for each row
+create trigger a instead of insert on analytics.messages for each row
 execute function suppress_redundant_updates_trigger()
 """
 
@@ -813,13 +813,13 @@ async def test_upgrade_makes_views_over_projections_anew(database_url: str) -> N
         await connection.execute(_OF_PROJECTIONS)
     findings = await _findings(database_url)
     assert sorted(finding.partition(": ")[0] for finding in findings) == [
-        "view analytics.agent_stats",
         "view analytics.effect_counts",
         "view analytics.entities",
-        "view analytics.moves",
-        "view projections.agents_1",
+        "view analytics.messages",
+        "view analytics.rounds",
         "view projections.effect_counts_1",
         "view projections.entities",
+        "view projections.reasoning_1",
         "view projections.state_variables_1",
         "view projections.turns_1",
         "view projections.world_summaries",
