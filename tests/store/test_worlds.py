@@ -63,7 +63,8 @@ async def test_worlds_are_listed_by_name(store: Store, world_id: str) -> None:
     assert [world.world_id for world in second if world.world_id.startswith(f"{world_id}.")] == names[3:]
     mine = [world.world_id async for world in store.every_world(experiment=f"{world_id}.exp")]
     assert mine == names[0::2]
-    every = [world.world_id async for world in store.every_world()]
+    # Other tests have damaged worlds of this database.
+    every = [world.world_id async for world in store.every_world(unreadable=lambda _: None)]
     assert every == sorted(every)
     assert set(names) <= set(every)
 
