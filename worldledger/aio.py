@@ -368,6 +368,18 @@ async def running(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]
         await _end([task])
 
 
+async def to_its_end(work: Coroutine[Any, Any, T], seconds: float) -> T:
+    """Return what some work comes to. If the caller is cancelled meanwhile, it still has so many seconds."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=seconds)
+        raise
+    finally:
+        await _end([task])
+
+
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and return once all have ended: none outlives its caller.
 
@@ -385,7 +397,10 @@ async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
                     task.cancel()
             again = error
     if again is not None:
-        raise again
+        try:
+            raise again
+        finally:
+            again = None  # its traceback has this frame, and with it all that its callers hold
 
 
 # -- circuit breakers -------------------------------------------------------------------------------------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from worldledger.aio import all_of, first_of, running
+from worldledger.aio import all_of, first_of, running, to_its_end
 
 
 class _Work:
@@ -127,3 +129,46 @@ async def test_what_runs_beside_a_block_ends_with_it() -> None:
             assert not task.done()
             raise ValueError("no")
     assert task.cancelled()
+
+
+async def test_a_caller_that_is_cancelled_at_the_end_keeps_nothing_alive() -> None:
+    """One that is cancelled while it waits for the others to end is let go at once, with all that it holds."""
+    held = _Work()
+    watched = weakref.ref(held)
+
+    async def other() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.sleep(0)
+            raise
+
+    async def calling(_: _Work) -> None:
+        await first_of(asyncio.sleep(0), other())
+
+    gc.disable()
+    try:
+        task = asyncio.create_task(calling(held))
+        del held
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0)
+        assert watched() is None
+    finally:
+        gc.enable()
+
+
+async def test_work_is_done_to_its_end() -> None:
+    """It goes on where its caller is cancelled, and the caller ends with it; it is cancelled when its time is over."""
+    for seconds, ended in ((60.0, "done"), (0.0, "cancelled")):
+        work = _Work()
+        task = asyncio.create_task(to_its_end(work(), seconds))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        if seconds:
+            work.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert work.ended == ended

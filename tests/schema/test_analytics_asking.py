@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,21 @@ async def _refused(connection: Any, query: str, params: Any = (), **more: Any) -
     with pytest.raises(QueryRefusedError) as caught:
         await _ask(connection, query, params, **more)
     return caught.value
+
+
+async def test_who_leaves_at_the_end_leaves_no_transaction(service: Connection) -> None:
+    """Where whoever asked is cancelled while the question is undone, it is undone nevertheless."""
+
+    async def asking() -> None:
+        async with ask(service, "select 1 as one", timeout_s=20.0) as answer:
+            assert [row async for batch in answer.batches() for row in batch] == [(1,)]
+            asyncio.get_running_loop().call_soon(task.cancel)
+
+    task = asyncio.create_task(asking())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not service.is_in_transaction()
+    assert await service.fetchval("select 1") == 1
 
 
 # -- answers -----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, Ty
 import asyncpg
 import orjson
 
+from worldledger.aio import to_its_end
 from worldledger.errors import (
     QueryRefusedError,
     QueryTimeoutError,
@@ -348,6 +349,8 @@ Row: TypeAlias = tuple[Any, ...]
 #: Rows of the first batch, of any, and about how many characters of text one batch holds.
 _ROWS: Final = (50, 2000)
 _CHARACTERS: Final = 2_000_000
+#: Seconds that undoing a question may take once nobody waits for it any more.
+_UNDOING_S: Final = 1.0
 #: Seconds for which a query may be left alone between two batches.
 IDLE_S: Final = 60.0
 #: What one query may write to disk while it sorts and gathers, where the user of the address may say so.
@@ -572,7 +575,11 @@ class _Asking:
         return columns, fetching
 
     async def end(self) -> None:
-        """Undo everything. A rollback leaves two things: locks of the session, and the seed of its random numbers."""
+        """Undo everything, also where the caller is cancelled: the connection is used again."""
+        await to_its_end(self._undo(), _UNDOING_S)
+
+    async def _undo(self) -> None:
+        # A rollback leaves two things: locks of the session, and the seed of its random numbers.
         with suppress(*FOREIGN):
             await self._transaction.rollback()
             await self._connection.execute(_CLEAN, _RANDOM.uniform(-1, 1))
