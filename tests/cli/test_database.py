@@ -336,6 +336,13 @@ def test_an_address_of_another_machine(cli: Cli, monkeypatch: pytest.MonkeyPatch
             assert f"cannot listen on 192.0.2.1 port {port}: it is no address of this machine" in told.err
 
 
+def test_an_empty_host_is_refused(cli: Cli) -> None:
+    """It would be all addresses of this machine; a variable that a shell has left empty is not meant so."""
+    told = cli("serve", "--host", "", "--check-port")
+    assert (told.code, told.out) == (2, "")
+    assert "setting host (WORLDLEDGER_HOST)" in told.err
+
+
 def test_the_address(on: Cli, database_url: str) -> None:
     """`db url` prints an address by which other programs read as a reader, or as its own user if asked."""
 
