@@ -40,6 +40,7 @@ async def test_what_is_given_stands_in_the_genesis(served: Served, orchestrator:
         ({"config": {"height": float("nan")}}, "$.config.height"),
         ({"config": OrchestratorConfig()}, "$.config"),
         ({"orchestrator": {"patience": 1}}, "$.orchestrator.patience"),
+        ({"orchestrator": 5}, "$.orchestrator"),
         ({"snapshot_every": 1}, "$.snapshot_every"),
         ({"experiment": ""}, "$.experiment"),
     ],

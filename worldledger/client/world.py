@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, cast
 
 import httpx2
 import orjson
+from pydantic import BaseModel
 
 from worldledger.aio import CancelToken
 from worldledger.canonical import gate
@@ -311,7 +312,7 @@ class RemoteWorld:
         says how the world's agents are served, ``checkpoint`` what it begins with; with ``order="tick"`` intents are
         held until the next tick. Raises InvalidConfigError, InvalidNameError or UnknownRulesetError.
         """
-        if not isinstance(orchestrator, dict | None):
+        if isinstance(orchestrator, BaseModel):
             orchestrator = orchestrator.model_dump(mode="json")
         new = {
             "world_id": self.world_id,
