@@ -1,4 +1,4 @@
-"""What `worldledger db check` advises, run as it is printed, makes a database right again."""
+"""Running what `worldledger db check` advises, as it is printed, repairs the database."""
 
 from __future__ import annotations
 

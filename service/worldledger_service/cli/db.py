@@ -105,9 +105,9 @@ def check_database(
             for sql in needed:
                 say(plain(sql))
         if mended := len(findings) - len(left):
-            which = f"makes the other {mended} right" if needed else "makes these right"
-            which = which if needed or not left else f"makes {mended} of these right"
-            say(f"{'then ' if needed else ''}`worldledger db upgrade` {which}: it makes again whatever costs no row")
+            which = f"the other {mended}" if needed else f"{mended} of these" if left else "these"
+            then = "then " if needed else ""
+            say(f"{then}`worldledger db upgrade` makes {which} right: it makes again whatever costs no row")
         raise typer.Exit(1)
     put("the database is as it should be")
 

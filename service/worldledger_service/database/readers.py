@@ -153,14 +153,17 @@ order by datname
 """
 
 
+#: The condition that settings d hold in this database.
+_IN_DATABASE: Final = """
+d.setdatabase in (0, (select oid from pg_catalog.pg_database where datname = current_database()))
+"""
 #: The settings of the reader's role in this database, those for it alone first: name, value, and for which it is.
-_SETTINGS: Final = """
+_SETTINGS: Final = f"""
 select split_part(s.setting, '=', 1) as name, substr(s.setting, strpos(s.setting, '=') + 1) as value,
        case when d.setdatabase <> 0 then format(' IN DATABASE %I', current_database()) else '' end as place
 from pg_catalog.pg_db_role_setting d
 cross join unnest(d.setconfig) as s (setting)
-where d.setrole = (select oid from pg_catalog.pg_roles where rolname = 'worldledger_reader')
-  and d.setdatabase in (0, (select oid from pg_catalog.pg_database where datname = current_database()))
+where d.setrole = (select oid from pg_catalog.pg_roles where rolname = 'worldledger_reader') and {_IN_DATABASE}
 order by 1, d.setdatabase desc
 """
 
@@ -270,10 +273,6 @@ async def beyond_reading(connection: Connection) -> list[str]:
     return found
 
 
-#: The condition that settings d hold in this database.
-_IN_DATABASE: Final = """
-d.setdatabase in (0, (select oid from pg_catalog.pg_database where datname = current_database()))
-"""
 #: The limits that such logins have lifted, or had lifted, for themselves: by setting them to what is none.
 _LIFTED: Final = rf"""
 select quote_ident(r.rolname) as login, s.name, s.value, s.place

@@ -39,6 +39,7 @@ from worldledger_service.database.readers import beyond_privileges, beyond_readi
 from worldledger_service.database.revision import REVISIONS, SchemaState, require_current, revision_state
 from worldledger_service.database.tables import METADATA
 from worldledger_service.database.view_checks import (
+    LACKING,
     foreign,
     grant_again,
     planted,
@@ -97,13 +98,7 @@ where relkind = 'r' and relname = any ($1) and relowner::regrole::text = 'worldl
 order by 1
 """
 #: Errors where something that views and rows are compared by is missing, which is told by then.
-_MISSING: Final = (
-    asyncpg.InvalidSchemaNameError,
-    asyncpg.UndefinedColumnError,
-    asyncpg.UndefinedFunctionError,
-    asyncpg.UndefinedObjectError,
-    asyncpg.UndefinedTableError,
-)
+_MISSING: Final = (*LACKING, asyncpg.UndefinedFunctionError, asyncpg.UndefinedObjectError)
 #: A place whose name is quoted, and would be the same without.
 _NEEDS_NO_QUOTES: Final = re.compile(r'[a-z]+\."[a-z_][a-z0-9_]*"\Z')
 
@@ -175,7 +170,7 @@ async def notes(url: str) -> list[str]:
 
 
 async def _wrong_revision(connection: Connection) -> str | None:
-    """Say what makes the table alembic_version right where the schema is this program's all the same; None: it is not.
+    """Return how to correct the table alembic_version if the schema is in fact this program's; None if it is not.
 
     An older schema lacks something that this one has.
     """

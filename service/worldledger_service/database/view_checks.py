@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
     Connection = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
+#: What PostgreSQL says of a schema, table or column that is missing.
+LACKING: Final = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)
 _MADE: Final = "pg_temp.made_by_this_program"
 _RESTORED: Final = "pg_temp.restored_from_a_dump"
-_OTHER_TABLE: Final = "the table is not as this program makes it"
 _TABLE_MADE: Final = "table_made_by_this_program"
 LIVE_BUILD: Final = f"""
 select build, version, paused from projection_builds where projection = $1 and status = 'live' and {IS_BUILD}
@@ -292,7 +293,7 @@ async def _of_projection(connection: Connection, projection: Projection) -> list
             lacks: asyncpg.PostgresError | None = None
             try:
                 is_as_made = stands["is_plain"] and await _is_as_made(connection, view, select)
-            except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InvalidSchemaNameError) as error:
+            except LACKING as error:
                 is_as_made, lacks = False, None if missing else error
             if not is_as_made:
                 found.append(ViewFinding(name, view, f"is not the view that this program makes; {mended}", lacks))
@@ -302,7 +303,7 @@ async def _of_projection(connection: Connection, projection: Projection) -> list
 
 
 async def _differing(connection: Connection, table: Table) -> str:
-    """Say what a build's table has lost, or has that it should not have; nothing if it is as this program makes it."""
+    """Describe how a build's table differs from the one that this program makes; an empty text if it does not."""
     inner = connection.transaction()
     await inner.start()
     try:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
@@ -217,11 +216,9 @@ class Builds:
             with suppress(*_NOT_MENDED):  # `db check` says so
                 async with transaction(self._pool, begin=_DEFINING) as connection:
                     if await connection.fetch(statements.STILL_LIVE, build.name):
-                        places = [view for view, _, _ in table.selects()]
-                        beside = [await connection.fetch(statements.BESIDE_VIEW, view) for view in places]
-                        hiding = await connection.fetch(statements.HIDING_ROWS, table.place)
-                        for row in (*chain.from_iterable(beside), *hiding):
-                            await connection.execute(row["sql"])
+                        for each in (*(view for view, _, _ in table.selects()), table.place):
+                            for row in await connection.fetch(statements.MENDING, each):
+                                await connection.execute(row["sql"])
                         await self._set_views(connection, table)
 
     async def begin(self, projection: Projection) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import asyncpg
 import orjson
 from worldledger_projections.base import Projection, ProjectionFailedError, ProjectionRefusedError
 from worldledger_projections.folds import Group, Poison, Target, carefully, fold
@@ -20,11 +19,12 @@ from worldledger_projections.tables import Table, arrays
 from worldledger.chain import StoredEffect
 from worldledger.errors import WorldNotFoundError
 from worldledger.protocols import Span
-from worldledger_service.database.view_checks import LIVE_BUILD, planted, view_findings
+from worldledger_service.database.view_checks import LACKING, LIVE_BUILD, planted, view_findings
 from worldledger_service.projecting import statements
 from worldledger_service.projecting.batch import Beginnings, columns, contiguous, missing
 from worldledger_service.projecting.outages import transaction
 from worldledger_service.store.records import Head
+from worldledger_service.store.statements import HEAD
 
 if TYPE_CHECKING:
     from worldledger.protocols import LogReader
@@ -133,8 +133,6 @@ _EFFECTS: Final = 20_000
 _COMPARISON_SECONDS: Final = 3600.0
 _SHADOW: Final = "projection_shadow"
 _SNAPSHOT: Final = "begin isolation level repeatable read"
-#: What PostgreSQL says of a schema, table or column that is missing.
-_LACKING: Final = (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError)
 
 #: The report of a check: JSON-able, see `Checking.check`.
 Report = dict[str, Any]
@@ -179,7 +177,7 @@ class Checking:
                         raise view.lacks
                 if whats := [*beside, *(f"{found.place} {found.what}" for found in views)]:
                     finding = _finding(None, what=whats[0])
-        except _LACKING:
+        except LACKING:
             worlds, rows, finding = 0, 0, await self._lost(table)
             if finding is None:
                 raise
@@ -201,7 +199,7 @@ class Checking:
         return report
 
     async def _lost(self, table: Table) -> Report | None:
-        """Say what of the build is missing; None if all of it is there."""
+        """Return a finding that names the missing part of the build; None if nothing is missing."""
         name = table.projection.name
         order = f"`worldledger projections rebuild {name}`"
         if not await self._pool.fetchval(statements.HAS_SCHEMA):
@@ -375,7 +373,7 @@ async def rebuild_world(
             )
         await connection.execute(statements.NEW_CURSORS, *columns([(table.build, world_id, 0)], 3))
         await connection.fetchval(statements.LOCK_CURSOR, table.build, world_id)
-        row = await connection.fetchrow(statements.HEAD, world_id)  # the present one, under the lock
+        row = await connection.fetchrow(HEAD, world_id)  # the present one, under the lock
         head = Head.of(world_id, row).seq
         await connection.execute(f"delete from {table.place} where world_id = $1", world_id)
         done = 0

@@ -51,9 +51,13 @@ select attname::text as name from pg_attribute
 where attrelid = to_regclass($1) and attnum > 0 and not attisdropped
 """
 
-#: What makes a table ($1) keep the rows that are written, and show all of them and no others.
-HIDING_ROWS: Final = """
-with t as (select oid, relrowsecurity, relpersistence from pg_class where oid = to_regclass($1) and relkind = 'r')
+#: The statements that make a table ($1) keep the rows that are written, and show all of them and no others; or that
+#: take from a view what is not made with it.
+MENDING: Final = """
+with t as (
+    select oid, relkind, relrowsecurity, relpersistence from pg_class
+    where oid = to_regclass($1) and relkind in ('r', 'v')
+)
 select format('alter table %s disable row level security', oid::regclass) as sql from t where relrowsecurity
 union all
 select format('alter table %s set logged', oid::regclass) from t where relpersistence = 'u'
@@ -61,23 +65,14 @@ union all
 select format('drop trigger %I on %s', tgname, tgrelid::regclass)
 from pg_trigger join t on tgrelid = t.oid where not tgisinternal
 union all
-select format('drop rule %I on %s', rulename, ev_class::regclass) from pg_rewrite join t on ev_class = t.oid
+select format('drop rule %I on %s', rulename, ev_class::regclass)
+from pg_rewrite join t on ev_class = t.oid where rulename <> '_RETURN'
 union all
 select format('alter table %s no inherit %s', inhrelid::regclass, inhparent::regclass)
 from pg_inherits join t on t.oid in (inhparent, inhrelid)
-"""
-
-#: The statements that take from a view ($1) what is not made with it.
-BESIDE_VIEW: Final = """
-with v as (select oid from pg_class where oid = to_regclass($1) and relkind = 'v')
-select format('drop rule %I on %s', rulename, ev_class::regclass) as sql
-from pg_rewrite join v on ev_class = v.oid where rulename <> '_RETURN'
-union all
-select format('drop trigger %I on %s', tgname, tgrelid::regclass)
-from pg_trigger join v on tgrelid = v.oid where not tgisinternal
 union all
 select format('alter view %s alter column %I drop default', adrelid::regclass, attname)
-from pg_attrdef join v on adrelid = v.oid join pg_attribute on attrelid = adrelid and attnum = adnum
+from pg_attrdef join t on adrelid = t.oid and relkind = 'v' join pg_attribute on attrelid = adrelid and attnum = adnum
 """
 
 DELETE_BUILD: Final = "delete from projection_builds where build = $1"
@@ -182,8 +177,6 @@ STILL_HELD: Final = "select from projection_leases where name = $1 and token = $
 
 
 RULESET: Final = "select ruleset from worlds where world_id = $1"
-
-HEAD: Final = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1"
 
 #: $1 build, $2 world_id.
 LOCK_CURSOR: Final = """

@@ -595,7 +595,7 @@ def _read(seq: int, payload: str | None) -> Told:
 
 
 def _unused(row: asyncpg.Record, ruleset: str) -> str | None:
-    """Say why no state is folded from a snapshot, whatever it holds; None if one is."""
+    """Return why a snapshot is not used, whatever state it holds; None if it is used."""
     if row["chained"] is None:
         return "the log has no effect there"
     if row["checksum"] != row["chained"]:
