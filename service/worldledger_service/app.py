@@ -430,5 +430,5 @@ def _signals(server: _Server) -> Iterator[None]:
 
 def _url(host: str, listener: socket.socket) -> str:
     port = listener.getsockname()[1]
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host) or (f"[{host}]" if ":" in host else host)  # noqa: S104
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host) or (f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{name}:{port}"

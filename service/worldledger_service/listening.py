@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from typing import Final
 
@@ -13,6 +14,7 @@ TAKEN: Final = "another program uses it; stop that one, or choose another port (
 _WHY: Final = {
     errno.EADDRINUSE: TAKEN,
     errno.EADDRNOTAVAIL: "it is no address of this machine; check --host (WORLDLEDGER_HOST)",
+    errno.EDESTADDRREQ: "no host is named; 0.0.0.0 stands for all addresses of this machine",
     errno.EACCES: "it is not allowed here; ports below 1024 need privileges",
 }
 #: Connections that may wait to be accepted.
@@ -20,12 +22,12 @@ _BACKLOG: Final = 2048
 
 
 class ListenError(SimulationError):
-    """The address to listen on cannot be had: taken, not allowed, or not this machine's; details: host, port."""
+    """The address to listen on cannot be had: taken, not allowed, not this machine's, or none; details: host, port."""
 
     code = "cannot_listen"
 
     def __init__(self, host: str, port: int, why: str) -> None:
-        super().__init__(f"cannot listen on {host} port {port}: {why}", host=host, port=port)
+        super().__init__(f"cannot listen on {host or repr(host)} port {port}: {why}", host=host, port=port)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,7 +47,9 @@ def check_address(host: str, port: int) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    if not host:  # to the system that is all addresses; a variable that a shell has left empty is not meant so
+        raise OSError(errno.EDESTADDRREQ, os.strerror(errno.EDESTADDRREQ))
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     listener = socket.create_server((str(address[0]), int(address[1])), family=family, backlog=_BACKLOG)
     # asyncio sets it for sockets that it makes itself; without it answers wait for the client's acknowledgement.

@@ -73,7 +73,7 @@ class Settings(BaseSettings):
         default=None, description="An existing PostgreSQL (15 or newer); without it the embedded server is used."
     )
     home: Path = Field(default_factory=default_home, description="Folder of the embedded server and its data.")
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address the HTTP service listens on.")
+    host: str = Field(default="127.0.0.1", description="Address the HTTP service listens on.")
     allowed_hosts: str | None = Field(
         default=None,
         description="Further names by which the HTTP service may be called, separated by commas; `*` allows any.",
