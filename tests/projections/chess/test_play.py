@@ -94,6 +94,17 @@ def test_a_whole_move_is_not_put_to_the_fold(monkeypatch: pytest.MonkeyPatch) ->
     assert (played.ply, played.thinking_time, played.clock) == (1, 1.5, 178.5)
 
 
+def test_games_that_read_one_payload_judge_it_each_for_itself() -> None:
+    """A move that counts in one game counts in another only where it fits there."""
+    (effect,) = effects_of([moved("e2e4")])[1:]
+    games = [Play() for _ in range(3)]
+    for game in games[:2]:
+        assert game.start(started()["payload"]) is not None
+    assert [game.move(effect) for game in games] == [True, True, False]
+    assert [game.move(effect) for game in games] == [False, False, False]
+    assert [game.ply for game in games] == [1, 1, 0]
+
+
 def test_nothing_counts_before_there_is_a_game() -> None:
     """And a game is there from the first start on that can be read."""
     played = Play()

@@ -45,6 +45,48 @@ _FEN: Final[dict[Player, re.Pattern[str]]] = {
 }
 _MAX_SAN: Final = 10
 
+_Whole = tuple[int, Player, float | None, float | None, str, str, str]
+
+
+class _Glance:
+    """What a payload that is whole says: ply, player, thinking_time, clock, and the move's UCI, SAN and FEN.
+
+    The projections of a world read each effect in turn, so the last payload is remembered.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[Mapping[str, Any] | None, _Whole | None] = None, None
+
+    def __call__(self, payload: Mapping[str, Any]) -> _Whole | None:
+        """Return it, None for a payload that is not seen to be whole."""
+        last, found = self._last  # read and written as one, for several threads fold
+        if last is not payload:
+            found = self._look(payload)
+            self._last = payload, found
+        return found
+
+    @staticmethod
+    def _look(payload: Mapping[str, Any]) -> _Whole | None:
+        try:
+            found: _Whole = _whole(payload)
+            ply, player, thinking_time, clock, uci, san, fen = found
+            if (
+                type(ply) is int
+                and type(fen) is type(uci) is type(san) is str
+                and 0 < len(san) <= _MAX_SAN
+                and (thinking_time is None or (type(thinking_time) is float and 0.0 <= thinking_time <= MAX_SECONDS))
+                and (clock is None or (type(clock) is float and 0.0 <= clock <= MAX_SECONDS))
+                and _UCI.match(uci)
+                and _FEN[player].match(fen)
+            ):
+                return found
+        except (KeyError, TypeError):  # a member is missing, or the player cannot be looked up
+            pass
+        return None
+
+
+_glance: Final = _Glance()
+
 
 class Play:
     """A game, from where it stands on.
@@ -124,22 +166,11 @@ class Play:
         if self.status != IN_PROGRESS:
             return False
         turn = self.turn
-        try:
-            ply, player, thinking_time, clock, uci, san, fen = _whole(effect["payload"])
-        except KeyError:
+        whole = _glance(effect["payload"])
+        if whole is None:
             return self._move_by_the_fold(effect)
-        if not (
-            player == turn
-            and type(ply) is int
-            and ply == self.ply + 1
-            and type(fen) is type(uci) is type(san) is str
-            and 0 < len(san) <= _MAX_SAN
-            and (self.orthodox or san[-1] != "#")
-            and (thinking_time is None or (type(thinking_time) is float and 0.0 <= thinking_time <= MAX_SECONDS))
-            and (clock is None or (type(clock) is float and 0.0 <= clock <= MAX_SECONDS))
-            and _UCI.match(uci)
-            and _FEN[turn].match(fen)
-        ):
+        ply, player, thinking_time, clock, uci, san, fen = whole
+        if player != turn or ply != self.ply + 1 or (san[-1] == "#" and not self.orthodox):
             return self._move_by_the_fold(effect)
         self.mover = turn
         self.turn = OTHER[turn]

@@ -7,6 +7,7 @@ takes it as a malformed effect. So whatever the rules accept, the fold can read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, get_args
 
 import chess
@@ -15,7 +16,15 @@ from worldledger.drafts import MAX_WORD
 from worldledger.errors import IllegalEffectError
 from worldledger_chess.rules.endings import Player, Reason, Result, Status
 from worldledger_chess.rules.moves import FACTS, play_move
-from worldledger_chess.rules.positions import STANDARD, UNREADABLE, VARIANTS, Fields, fen_fields, position
+from worldledger_chess.rules.positions import (
+    MAX_FEN,
+    STANDARD,
+    UNREADABLE,
+    VARIANTS,
+    Fields,
+    fen_fields,
+    position,
+)
 
 PLAYERS: Final[tuple[Player, ...]] = get_args(Player)
 ENDED: Final[tuple[Status, ...]] = tuple(status for status in get_args(Status) if status != "in_progress")
@@ -40,14 +49,23 @@ class Players(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What a GameStarted says: of each colour the agent and the player's name, and the position to start from."""
+    """What a GameStarted says: of each colour the agent and the player's name, and the position to start from.
+
+    ``initial`` is the position as it says it; ``fen``, ``fields``, ``is_check`` and ``status`` are read from that.
+    """
 
     agents: dict[Player, str]
     names: dict[Player, str | None]
     variant: str
-    board: chess.Board
+    initial: str | None
     fen: str
     fields: Fields
+    is_check: bool
+    status: chess.Status
+
+    def board(self) -> chess.Board:
+        """Return the position as a board of one's own."""
+        return position(self.variant, self.initial)
 
 
 class Played(NamedTuple):
@@ -78,12 +96,23 @@ def read_start(payload: Mapping[str, Any]) -> Start:
         variant = STANDARD
     elif variant not in VARIANTS:
         raise _unreadable(f"variant is one of {', '.join(sorted(VARIANTS))}", "$.payload.variant")
+    initial = read_text(payload, "initial_fen")
     try:
-        board = position(variant, read_text(payload, "initial_fen"))
-        fen = board.fen()
-        return Start(agents, names, variant, board, fen, _fields(fen))
+        read = _read_position if initial is None or len(initial) <= MAX_FEN else _read_position.__wrapped__
+        return Start(agents, names, variant, initial, *read(variant, initial))
     except UNREADABLE as error:
         raise _off_the_rules(error, "$.payload.initial_fen") from None
+
+
+@lru_cache(maxsize=256)  # most games begin alike
+def _read_position(variant: str, text: str | None) -> tuple[str, Fields, bool, chess.Status]:
+    """Return what a Start says of the position with this FEN, by default the variant's usual one.
+
+    Raises one of `UNREADABLE`.
+    """
+    board = position(variant, text)
+    fen = board.fen()
+    return fen, _fields(fen), board.is_check(), board.status()
 
 
 def read_players(payload: Mapping[str, Any]) -> Players:

@@ -130,7 +130,7 @@ class GameLog:
         payload = effect["payload"]
         if effect["kind"] == "GameStarted":
             self.begun_in, self.started, self.started_at = effect["world_id"], payload, effect["wall_time"]
-            self.initial = read_start(payload).board
+            self.initial = read_start(payload).board()
             self.board = self.initial.copy()
         elif effect["kind"] == "GameContinued":
             self.continued = True

@@ -107,7 +107,7 @@ def check_game_started(draft: CheckedDraft, payload: dict[str, Any], state: Worl
     if start.agents["white"] == start.agents["black"]:
         path = "$.payload.agents" if "agents" in payload else "$.payload"
         raise IllegalEffectError("white and black are one agent", path, rule="same_agent")
-    status = start.board.status()
+    status = start.status
     if start.variant not in ORTHODOX:
         status &= UNPLAYABLE
     if status:

@@ -70,7 +70,7 @@ def game_started(state: WorldState, effect: Effect) -> Touched:
         "initial_fen": start.fen,
         "variant": start.variant,
         **start.fields._asdict(),
-        "is_check": start.board.is_check(),
+        "is_check": start.is_check,
         "ply": 0,
         "last_move": None,
         "status": "in_progress",

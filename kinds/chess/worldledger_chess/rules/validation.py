@@ -110,7 +110,7 @@ class _Replay:
         except IllegalEffectError as error:
             self.errors.append(f"{where}: {error.reason}")
             return
-        self._board = self.start.board
+        self._board = self.start.board()
         self._started_at = self._updated_at = effect["wall_time"]
 
     def _move(self, payload: Mapping[str, Any]) -> None:
