@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 
@@ -175,3 +176,40 @@ async def test_another_protocol_is_declined(
         async with asyncio.timeout(100):
             assert (await remote.get("/livez", headers=headers)).json() == {"status": "alive"}
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("offered", ["h2c", "websocket"])
+@pytest.mark.parametrize("size", [1, 50, 4096], ids=["a byte each", "in pieces", "at once"])
+async def test_what_follows_a_declined_offer_is_read(
+    served: Served, remote: httpx2.AsyncClient, offered: str, size: int
+) -> None:
+    """A body belongs to the request that offers another protocol (RFC 9110, 7.8), and so do the requests behind it."""
+    town = f"offered-{offered}-{size}"
+    await remote.post("/v1/worlds", json={"world_id": town})
+    offer = f"Connection: Upgrade\r\nUpgrade: {offered}\r\n"
+    head = f"POST /v1/worlds/{town}/effects HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{offer}"
+    body = json.dumps(draft()).encode()
+    alive = f"GET /livez HTTP/1.1\r\nHost: localhost\r\n{offer}\r\n".encode()
+    of_length = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    in_chunks = f"{head}Transfer-Encoding: chunked\r\n\r\n{len(body):x}\r\n".encode() + body + b"\r\n0\r\nA: b\r\n\r\n"
+    inner = f"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(of_length)}\r\n{offer}\r\n".encode()
+    sent = alive + of_length + alive + in_chunks + inner + of_length + in_chunks
+    sent += (
+        f"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close, Upgrade\r\nUpgrade: {offered}\r\n\r\n".encode()
+    )
+    answers = await _exchange(served, *(sent[at : at + size] for at in range(0, len(sent), size)))
+    assert [answer.status_code for answer in answers] == [200, 201, 200, 201, 200, 201, 200]
+    assert (await remote.get(f"/v1/worlds/{town}")).json()["head_seq"] == 1 + 3
+
+
+async def test_a_body_behind_a_declined_offer_has_its_limits(served: Served) -> None:
+    """It is refused as any other: where its length cannot be told, and where it is malformed."""
+    offer = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
+    for framing, expected in (
+        ("Content-Length: 999999999999\r\n", 413),
+        ("Transfer-Encoding: gzip, chunked\r\n", 501),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", 400),
+        ("Transfer-Encoding: chunked\r\n", 400),
+    ):
+        answers = await _exchange(served, f"{_HEAD}{offer}{framing}\r\nzz\r\n".encode())
+        assert [answer.status_code for answer in answers] == [expected], framing

@@ -252,6 +252,8 @@ _AROUND_HEADER: Final = 4
 _MOST_SHOWN: Final = 100
 #: Versions of HTTP that know no Host.
 _WITHOUT_HOST: Final = frozenset({"1.0"})
+#: Headers that say how long a body is (RFC 9112, 6).
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 #: The name that a request's target is under where it has one (RFC 9112, 3.2.2).
 _AUTHORITY: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)")
 #: Bytes that are parsed at once. The parser does not say where in them one part ends and the next begins, so a limit
@@ -351,6 +353,8 @@ class Protocol(HttpToolsProtocol):
         #: bytes of this message's body, and those of the present `body_timeout`
         self._body_size = self._body_lately = 0
         self._has_body = False
+        #: whether the message asks for another protocol, which its parser takes what follows for
+        self._is_offer = False
         self._bodies: dict[RequestResponseCycle, Body] = {}
         #: the request that the application was handed last
         self._handed: RequestResponseCycle | None = None
@@ -607,24 +611,43 @@ class Protocol(HttpToolsProtocol):
 
     def _feed(self, piece: bytes | memoryview) -> bool:
         """Parse a piece; return False if the connection is another protocol's from there on, or closed."""
-        try:
-            self.parser.feed_data(piece)
-        except httptools.HttpParserUpgrade:
-            if self._is_deaf:
+        while True:
+            try:
+                self.parser.feed_data(piece)
+            except httptools.HttpParserUpgrade as offer:
+                if self._is_deaf:
+                    return False
+                if self._should_upgrade():
+                    self._leave()
+                    self.handle_websocket_upgrade()
+                    return False
+                _log.debug("%s asks for another protocol and gets HTTP/1.1", self.client)
+                piece = self._go_on_behind_offer(bytes(piece[offer.args[0] :]))
+            except httptools.HttpParserError as error:
+                reason = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
+                if isinstance(reason, httptools.HttpParserInvalidURLError):
+                    self.send_400_response("the URL cannot be read")
+                else:
+                    self.send_400_response(f"this is no HTTP/1.1 request: {str(error).lower()}")
                 return False
-            if self._should_upgrade():
-                self._leave()
-                self.handle_websocket_upgrade()
-                return False
-            _log.debug("%s asks for another protocol and gets HTTP/1.1", self.client)
-        except httptools.HttpParserError as error:
-            reason = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
-            if isinstance(reason, httptools.HttpParserInvalidURLError):
-                self.send_400_response("the URL cannot be read")
             else:
-                self.send_400_response(f"this is no HTTP/1.1 request: {str(error).lower()}")
-            return False
-        return True
+                return True
+
+    def _go_on_behind_offer(self, rest: bytes) -> bytes:
+        """Begin with a new parser behind a header with an offer that is declined; return what it is to be fed.
+
+        The old one takes what follows for the other protocol. A body begins with a header that says how long it is.
+        """
+        self._is_offer = False
+        behind = _Behind(self) if self._has_body else self
+        said = [(name, value) for name, value in self.headers if name in _FRAMING] if self._has_body else []
+        said.append((b"connection", b"keep-alive" if self.parser.should_keep_alive() else b"close"))
+        version = self.parser.get_http_version().encode()
+        self.parser = httptools.HttpRequestParser(behind)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        if not self._has_body:
+            return rest
+        return b"POST / HTTP/%b\r\n%b\r\n%b" % (version, b"".join(b"%b: %b\r\n" % each for each in said), rest)
 
     def on_message_begin(self) -> None:
         """Begin a message."""
@@ -666,7 +689,9 @@ class Protocol(HttpToolsProtocol):
             self.expect_100_continue = False  # RFC 9110, 10.1.1
         if (problem := self._problem(version, hosts, codings, declared)) is not None:
             self._refuse(problem)
-        elif self.parser.should_upgrade() and self._should_upgrade():
+            return
+        self._is_offer = self.parser.should_upgrade()
+        if self._is_offer and self._should_upgrade():
             if self._has_body:
                 self._refuse(BadRequestError("a WebSocket handshake has no body"))
             else:
@@ -716,8 +741,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End a message."""
-        if self._is_deaf:
-            return
+        if self._is_deaf or (self._is_offer and self._has_body):
+            return  # the body is still to come (`_go_on_behind_offer`)
         self._unread = 0
         self._part = None
         if (held := self._bodies.get(self.cycle)) is not None:
@@ -874,6 +899,33 @@ class Protocol(HttpToolsProtocol):
             self._close(_LINGER_PAUSE_SECONDS)
         else:
             self._timer = self.loop.call_later(min(pause, until - now), self._linger, until)
+
+
+class _Behind:
+    """What a parser calls that begins with a header which its protocol has already."""
+
+    def __init__(self, owner: Protocol) -> None:
+        self._owner = owner
+        self._is_known = True
+        self.on_body = owner.on_body
+        self.on_message_complete = owner.on_message_complete
+
+    def on_message_begin(self) -> None:
+        if not self._is_known:
+            self._owner.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._is_known:
+            self._owner.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_known:
+            self._owner.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self._is_known:
+            self._owner.on_headers_complete()
+        self._is_known = False
 
 
 class _Closing:
