@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
 from worldledger_projections.base import ProjectionRefusedError
+from worldledger_service.projecting import statements
 from worldledger_service.projecting.engine import Engine
 from worldledger_service.store import Store
 
@@ -148,6 +150,49 @@ async def test_a_build_of_another_runner_takes_over(
         await first.wait_for("counts", names[1], 1000, timeout=0.2)
         assert await rows_of(pool, "counts") == expected
     await assert_verified(first, "counts")
+
+
+async def test_a_build_is_swapped_in_only_where_nothing_is_left_to_read(
+    store: Store, pool: Any, make_engine: Any, worlds: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round that has left a part of some world unread is followed by another one, and not by a swap in vain."""
+    names = await worlds(3)
+    for name in names:
+        await append(store, name, story(0, 30))
+    engine = make_engine([Counts()], batch=50)  # the first batch has no room for all of the second world
+    await engine.run_until_caught_up(timeout=100)
+    attempts = []
+    swap = engine._builds.swap
+
+    async def counted(new: Any, *args: Any, **more: Any) -> None:
+        attempts.append(new.name)
+        await swap(new, *args, **more)
+
+    monkeypatch.setattr(engine._builds, "swap", counted)
+    await engine.rebuild("counts")
+    await engine.run_until_caught_up(timeout=100)
+    assert attempts == ["counts_2"]
+    assert await rows_of(pool, "counts") == await expected_counts(store, names)
+
+
+async def test_what_a_swap_compares_is_looked_up(pool: Any, make_engine: Any, worlds: Any, admin: Any) -> None:
+    """Comparing two builds goes through each of them once, though the planner takes them for empty."""
+    names = [f"w{n}" for n in range(1000)]
+    await worlds(1)
+    await make_engine([Counts()]).run_until_caught_up(timeout=100)
+    fill = "insert into projection_cursors (build, world_id, global_seq) select $1, unnest($2::text[]), 1"
+    for table in ("worlds", "heads"):
+        await admin.execute(
+            f"insert into {table} select (jsonb_populate_record(t, jsonb_build_object('world_id', n))).* "
+            f"from {table} t, unnest($1::text[]) as n",
+            names,
+        )
+    await admin.execute("analyze")
+    await admin.execute(fill, "counts_8", names)
+    await admin.execute(fill, "counts_9", names)
+    plan = await admin.fetch(f"explain (analyze, costs off) {statements.BEHIND}", "counts_9", "counts_8", None)
+    removed = re.findall(r"Rows Removed by Join Filter: ([0-9]+)", "\n".join(row[0] for row in plan))
+    assert all(int(rows) <= len(names) for rows in removed)
 
 
 async def test_a_later_version_is_built_beside_the_old_one(

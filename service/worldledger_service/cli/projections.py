@@ -38,8 +38,10 @@ Names = Annotated[
 ]
 All = Annotated[bool, typer.Option("--all", help="All projections.")]
 
-#: Seconds between two looks at a build's progress.
+#: Seconds between two looks at a build's progress, and how many times longer than the last look took that is at least:
+#: a look costs the database more the more worlds are due, and is not to slow down what it looks at.
 LOOK: Final = 0.1
+_LOOK_SHARE: Final = 10
 #: Seconds between two attempts while the database is away.
 PAUSE: Final = 0.5
 
@@ -378,7 +380,9 @@ class _Run:
         async with running(feeding.engine.run()):
             away = False
             while self.left:
+                began = time.monotonic()
                 status = await feeding.status(self._names)
+                took = time.monotonic() - began
                 if status is None:
                     if not away:
                         say("the database is away; waiting for it")
@@ -390,7 +394,7 @@ class _Run:
                     self._look(feeding, name, status.get(name))
                 self._tell(tell)
                 if self.left:
-                    await asyncio.sleep(LOOK)
+                    await asyncio.sleep(max(LOOK, _LOOK_SHARE * took))
         await feeding.engine.drop_retired()
 
     def _look(self, feeding: Feeding, name: str, status: ProjectionStatus | None) -> None:

@@ -404,13 +404,14 @@ class Lane:
 
     ``worlds`` is the number of worlds of each build that are considered for one batch: about as many as it usually
     takes. ``builds`` are those of the last batch, ``writing`` is that batch while it is being written. ``progressed``
-    tells whether the round made progress.
+    tells whether the round made progress, ``unfinished`` whether it has left something behind.
     """
 
     after: str = ""
     worlds: int = 256
     builds: tuple[str, ...] = ()
     progressed: bool = False
+    unfinished: bool = False
     writing: asyncio.Task[None] | None = None
 
     async def settle(self) -> None:
@@ -555,7 +556,7 @@ class Batches:
         """
         if lane.after == "":
             await lane.settle()  # a new round: otherwise what is being written would be due again
-            lane.progressed = False
+            lane.progressed = lane.unfinished = False
         due = await self._pool.fetch(statements.DUE, list(tables), lane.after, lane.worlds)
         if not due:
             lane.after = ""
@@ -569,12 +570,12 @@ class Batches:
         await self._fold(choice.spans, rows)
         given = [await self._careful(target, rows) for target in targets if target.poison or target.key in rows]
         await lane.settle()
-        lane.progressed = lane.progressed or choice.skipped > 0
+        lane.progressed |= choice.skipped > 0
+        lane.unfinished |= len(given) < len(targets) or any(target.behind for target in given)
         lane.writing = asyncio.get_running_loop().create_task(self._finish(lane, given, rows, tokens))
         if lane.after == "":
             await lane.settle()
-            more = len(given) < len(targets) or any(target.behind for target in given)
-            return more and lane.progressed
+            return lane.unfinished and lane.progressed
         return True
 
     async def _throw_away(self, choice: Choice) -> None:

@@ -115,14 +115,17 @@ _SKIPPED: Final = "k.error like 'UnknownRulesetError:%'"
 
 #: Worlds in which $1, the new build, is behind $2, the live one, which may be beyond the head of a log that was cut
 #: short by hand. $3: the rulesets it reads, null for all. A world that the new build has parked is not counted: see
-#: PARKED_ONLY_HERE.
+#: PARKED_ONLY_HERE. Aggregates are looked up world by world: the planner knows nothing of rows as new as a build's,
+#: takes them for a single one, and would go through all of them for each world.
 BEHIND: Final = """
 select l.world_id from projection_cursors l
-left join projection_cursors n on n.build = $1 and n.world_id = l.world_id
-join worlds w on w.world_id = l.world_id and ($3::text[] is null or w.ruleset = any($3::text[]))
-join heads h on h.world_id = l.world_id
-where l.build = $2 and least(l.global_seq, h.head_seq) > coalesce(n.global_seq, 0)
-  and not exists (select from projection_parked k where k.build = $1 and k.world_id = l.world_id)
+cross join lateral (select max(head_seq) as head_seq from heads where world_id = l.world_id) h
+cross join lateral (
+    select max(global_seq) as global_seq from projection_cursors where build = $1 and world_id = l.world_id) n
+where l.build = $2 and h.head_seq is not null and least(l.global_seq, h.head_seq) > coalesce(n.global_seq, 0)
+  and exists (
+    select from worlds w where w.world_id = l.world_id and ($3::text[] is null or w.ruleset = any($3::text[])))
+  and (select count(*) from projection_parked k where k.build = $1 and k.world_id = l.world_id) = 0
 limit 1
 """
 
