@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any
 
 import pytest
-from worldledger_projections.folds import Folds, Held
+from worldledger_projections.folds import Folds, Held, fold
 from worldledger_service.projecting import batch as batching
 from worldledger_service.store import Store
 
@@ -75,6 +76,35 @@ async def test_more_worlds_than_one_look_takes(
     await assert_equal_to_log(pool, store, names)
     assert engine.counters.effects == 3 * (30 + 300)
     assert engine.counters.conflicts == 0
+
+
+async def test_a_batch_is_folded_while_the_next_one_is_read(
+    store: Store, pool: Any, make_engine: Any, worlds: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first batch is not folded before the second one has been read, and all are in the rows."""
+    names = await worlds(4)
+    for name in names:
+        await append(store, name, story(0, 30))
+    engine = make_engine([Counts()], batch=31)
+    reads = threading.Semaphore(0)
+    overlapped: list[bool] = []
+    read = batching.Batches._read
+
+    async def noted(self: Any, spans: Any) -> Any:
+        rows = await read(self, spans)
+        reads.release()
+        return rows
+
+    def waiting(groups: Any) -> None:
+        if not overlapped:
+            overlapped.append(reads.acquire(timeout=60) and reads.acquire(timeout=60))
+        fold(groups)
+
+    monkeypatch.setattr(batching.Batches, "_read", noted)
+    monkeypatch.setattr(batching, "fold", waiting)
+    await engine.run_until_caught_up(timeout=100)
+    assert overlapped == [True]
+    assert await rows_of(pool, "counts") == await expected_counts(store, names)
 
 
 async def test_rows_of_new_worlds_are_copied(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 from worldledger_projections.base import SCHEMA, Row
@@ -403,8 +403,9 @@ class Lane:
     """Builds that are fed together, and their position in the present round through the worlds.
 
     ``worlds`` is the number of worlds of each build that are considered for one batch: about as many as it usually
-    takes. ``builds`` are those of the last batch, ``writing`` is that batch while it is being written. ``progressed``
-    tells whether the round made progress, ``unfinished`` whether it has left something behind.
+    takes. ``builds`` are those of the last batch, ``writing`` is that batch while it is being written, and ``reading``
+    is the next one while it is being read. ``progressed`` tells whether the round made progress, ``unfinished`` whether
+    it has left something behind.
     """
 
     after: str = ""
@@ -413,6 +414,7 @@ class Lane:
     progressed: bool = False
     unfinished: bool = False
     writing: asyncio.Task[None] | None = None
+    reading: asyncio.Task[Batch] | None = None
 
     async def settle(self) -> None:
         """Wait until the previous batch is written; raise its error."""
@@ -421,13 +423,22 @@ class Lane:
             await writing
 
     async def abandon(self) -> None:
-        """Stop writing; nothing of that batch is kept, unless it was just being committed."""
-        writing, self.writing = self.writing, None
-        if writing is not None:
-            writing.cancel()
-            await asyncio.wait([writing])
-            if not writing.cancelled():
-                writing.exception()  # retrieved, so that asyncio does not complain
+        """Stop reading and writing; nothing of those batches is kept, unless one was just being committed."""
+        tasks = [task for task in (self.writing, self.reading) if task is not None]
+        self.writing = self.reading = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()  # retrieved, so that asyncio does not complain
+
+    async def begin_anew(self, builds: tuple[str, ...]) -> None:
+        """Feed other builds from now on: what is being written is kept, what is being read is not."""
+        await self.settle()
+        await self.abandon()
+        self.builds, self.after = builds, ""
 
     def advance(self, choice: Choice) -> None:
         """Note where the next batch begins, and how many worlds it is likely to take."""
@@ -524,6 +535,13 @@ def _capped(choice: Choice, most: int) -> Choice:
 _Rows = dict[Key, list[StoredEffect]]
 
 
+class Batch(NamedTuple):
+    """What is to be folded: the content of a batch, and its effects. ``choice`` is None where nothing is due."""
+
+    choice: Choice | None
+    rows: _Rows
+
+
 class Batches:
     """Feeds batches for one runner."""
 
@@ -550,22 +568,22 @@ class Batches:
     async def feed(self, lane: Lane, tables: Mapping[str, Table], tokens: Mapping[str, int]) -> bool:
         """Feed one batch to the builds of ``tables``; return whether more is due, and whether this one progressed.
 
-        While more is due the batch is still being written when this returns, and the next one is read and folded
-        meanwhile. ``tokens`` are the builds' leases. Raises LeasesLostError, or the database's error, of this batch or
-        the one before; then nothing of it was written, and its folds are dropped.
+        A batch is folded while the one before it is written and the one after it is read: while more is due, both may
+        still be under way when this returns. ``tokens`` are the builds' leases. Raises LeasesLostError, or the
+        database's error, of one of these three; then nothing of that batch was written, and its folds are dropped.
         """
         if lane.after == "":
             await lane.settle()  # a new round: otherwise what is being written would be due again
             lane.progressed = lane.unfinished = False
-        due = await self._pool.fetch(statements.DUE, list(tables), lane.after, lane.worlds)
-        if not due:
+        reading, lane.reading = lane.reading, None
+        choice, rows = await (reading or self._next(lane, tables))
+        if choice is None:
             lane.after = ""
             await lane.settle()
             return lane.progressed
-        choice = choose(due, tables, lane.worlds, self._batch)
         lane.advance(choice)
-        await self._throw_away(choice)
-        rows = await self._read(choice.spans)
+        if lane.after != "":
+            lane.reading = asyncio.get_running_loop().create_task(self._next(lane, tables))
         targets = [target for _, together in choice.spans for target in together]
         await self._fold(choice.spans, rows)
         given = [await self._careful(target, rows) for target in targets if target.poison or target.key in rows]
@@ -577,6 +595,15 @@ class Batches:
             await lane.settle()
             return lane.unfinished and lane.progressed
         return True
+
+    async def _next(self, lane: Lane, tables: Mapping[str, Table]) -> Batch:
+        """Read the batch that the lane stands before."""
+        due = await self._pool.fetch(statements.DUE, list(tables), lane.after, lane.worlds)
+        if not due:
+            return Batch(None, {})
+        choice = choose(due, tables, lane.worlds, self._batch)
+        await self._throw_away(choice)
+        return Batch(choice, await self._read(choice.spans))
 
     async def _throw_away(self, choice: Choice) -> None:
         if choice.past:

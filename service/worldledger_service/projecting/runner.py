@@ -540,7 +540,7 @@ class Runner:
             if lane.builds != tuple(tables):  # a build may come from the other lane
                 await self._live.settle()
                 await self._filling.settle()
-                lane.builds, lane.after = tuple(tables), ""
+                await lane.begin_anew(tuple(tables))
             more = await self._batches.feed(lane, tables, tokens) if builds else False
         except LeasesLostError as lost:
             self.counters.conflicts += 1
