@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -23,6 +23,13 @@ DEFAULT_PATIENCE = 2.0
 #: Bounds of a rate limit: requests, and seconds.
 _MOST_REQUESTS = 1_000_000_000
 _LONGEST_WINDOW = 86_400
+#: What no number of a setting exceeds: beyond it, it would bound nothing, or the database would not take it.
+_MOST = 1_000_000_000
+_MOST_BYTES = 2**50
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Amount = Annotated[int, Field(ge=1, le=_MOST)]
+Bytes = Annotated[int, Field(ge=1024, le=_MOST_BYTES)]
 
 
 def default_home() -> Path:
@@ -101,28 +108,23 @@ class Settings(BaseSettings):
         "and networks, separated by commas; `*` believes anybody, nothing at all nobody.",
     )
 
-    max_header_bytes: int = Field(default=64 * 1024, ge=1024, description="Largest header of an HTTP request.")
-    header_timeout: float = Field(
-        default=10.0, gt=0, description="Seconds in which the header of a request has to come."
-    )
-    body_timeout: float = Field(
+    max_header_bytes: Bytes = Field(default=64 * 1024, description="Largest header of an HTTP request.")
+    header_timeout: Seconds = Field(default=10.0, description="Seconds in which the header of a request has to come.")
+    body_timeout: Seconds = Field(
         default=10.0,
-        gt=0,
         description="Seconds in which 1 KiB of a request's body has to come, or the rest of it.",
     )
-    keep_alive: float = Field(default=75.0, gt=0, description="Seconds that a connection is kept for another request.")
-    max_connections_per_address: int = Field(
+    keep_alive: Seconds = Field(default=75.0, description="Seconds that a connection is kept for another request.")
+    max_connections_per_address: Amount = Field(
         default=64,
-        ge=1,
         description="Most connections of one IP address without a complete request; this machine's, those of "
         "`WORLDLEDGER_FORWARDED_ALLOW_IPS` and WebSockets are exempt.",
     )
-    max_connections: int = Field(
-        default=1000, ge=1, description="Most connections without a complete request in all; WebSockets are exempt."
+    max_connections: Amount = Field(
+        default=1000, description="Most connections without a complete request in all; WebSockets are exempt."
     )
-    max_bodies_bytes: int = Field(
+    max_bodies_bytes: Bytes = Field(
         default=64 * MIB,
-        ge=1024,
         description="Most bytes that the bodies of all requests under way may have together; at least one of "
         "`WORLDLEDGER_MAX_BODY_BYTES` always fits.",
     )
@@ -133,15 +135,17 @@ class Settings(BaseSettings):
         le=500,
         description="Most database connections of one process; projections take up to 8 more, Arrow and SQL 4 each.",
     )
-    max_effect_bytes: int = Field(default=MIB, ge=1024, description="Largest canonical text of one effect.")
-    max_unit: int = Field(default=1000, ge=1, description="Most drafts in one call.")
-    max_body_bytes: int = Field(default=32 * MIB, ge=1024, description="Largest HTTP request body.")
-    max_body_values: int = Field(default=512 * 1024, ge=1024, description="Most JSON values in an HTTP request body.")
-    max_waiting: int = Field(default=50_000, ge=1, description="Most effects that may wait for their commit.")
-    max_waiting_bytes: int = Field(default=256 * MIB, ge=1024, description="Most payload bytes that may wait.")
-    max_group: int = Field(default=1000, ge=1, description="Most effects written by one statement.")
-    append_deadline: float = Field(
-        default=15.0, gt=0, description="Seconds an append is retried while the database is away."
+    max_effect_bytes: Bytes = Field(default=MIB, description="Largest canonical text of one effect.")
+    max_unit: Amount = Field(default=1000, description="Most drafts in one call.")
+    max_body_bytes: Bytes = Field(default=32 * MIB, description="Largest HTTP request body.")
+    max_body_values: int = Field(
+        default=512 * 1024, ge=1024, le=_MOST, description="Most JSON values in an HTTP request body."
+    )
+    max_waiting: Amount = Field(default=50_000, description="Most effects that may wait for their commit.")
+    max_waiting_bytes: Bytes = Field(default=256 * MIB, description="Most payload bytes that may wait.")
+    max_group: Amount = Field(default=1000, description="Most effects written by one statement.")
+    append_deadline: Seconds = Field(
+        default=15.0, description="Seconds an append is retried while the database is away."
     )
     outage_patience: float = Field(
         default=DEFAULT_PATIENCE,
@@ -150,38 +154,39 @@ class Settings(BaseSettings):
         description="Seconds for which callers wait for a database that answers nobody; then they are told to come "
         "again (503), and what they have begun goes on without them.",
     )
-    command_timeout: float = Field(default=60.0, gt=0, description="Seconds one database statement may take.")
-    page_limit: int = Field(default=1000, ge=1, description="Most items in one page of an answer.")
-    read_batch_bytes: int = Field(default=4 * MIB, ge=1024, description="Stored bytes held by one reader at a time.")
-    poll_interval: float = Field(
-        default=0.1, gt=0, description="Seconds between looks at heads that other processes may have moved."
+    command_timeout: Seconds = Field(default=60.0, description="Seconds one database statement may take.")
+    page_limit: Amount = Field(default=1000, description="Most items in one page of an answer.")
+    read_batch_bytes: Bytes = Field(default=4 * MIB, description="Stored bytes held by one reader at a time.")
+    poll_interval: Seconds = Field(
+        default=0.1, description="Seconds between looks at heads that other processes may have moved."
     )
     snapshot_every: int = Field(
-        default=1000, ge=2, description="Effects between two snapshots of a world's state, at least."
+        default=1000, ge=2, le=_MOST, description="Effects between two snapshots of a world's state, at least."
     )
-    snapshots_kept: int = Field(default=2000, ge=10, description="Most snapshots of one world; older ones are thinned.")
-    sql_timeout: float = Field(
+    snapshots_kept: int = Field(
+        default=2000, ge=10, le=_MOST, description="Most snapshots of one world; older ones are thinned."
+    )
+    sql_timeout: Seconds = Field(
         default=30.0,
-        gt=0,
-        le=86_400,
         description="Seconds of the database that one question in SQL over HTTP may take.",
     )
-    sql_max_rows: int = Field(default=1_000_000, ge=1, description="Most rows that such a question is answered with.")
+    sql_max_rows: Amount = Field(default=1_000_000, description="Most rows that such a question is answered with.")
     projections: bool = Field(default=True, description="Whether the HTTP service also feeds the projections.")
     own_projections: str = Field(
         default="",
         description="Projections of your own besides those of installed packages, as `module:Class`, separated by "
         "commas.",
     )
-    projection_lease_ttl: float = Field(
-        default=5.0, gt=0, description="Seconds without a sign of life after which another runner feeds a projection."
+    projection_lease_ttl: Seconds = Field(
+        default=5.0, description="Seconds without a sign of life after which another runner feeds a projection."
     )
-    live_states: int = Field(
-        default=256, ge=1, description="Most worlds whose state one process keeps in memory to judge drafts by."
+    live_states: Amount = Field(
+        default=256, description="Most worlds whose state one process keeps in memory to judge drafts by."
     )
     live_state_bytes: int = Field(
         default=128 * 1024 * 1024,
         ge=1,
+        le=_MOST_BYTES,
         description="Most bytes of such states, as text; in memory they take some two to four times as much.",
     )
 

@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.types import Receive, Send
 from worldledger_service.api.context import Services
 from worldledger_service.api.problems import PositionAheadError
-from worldledger_service.settings import refusal
+from worldledger_service.settings import Amount, Seconds, refusal
 
 from worldledger.errors import WorldNotFoundError
 from worldledger.genesis import NAME_RULE, check_world_name
@@ -45,14 +45,12 @@ class ChessSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="WORLDLEDGER_", extra="ignore", frozen=True)
 
-    max_games: int = Field(
+    max_games: Amount = Field(
         default=MAX_GAMES,
-        ge=1,
         description="Most games of chess that one process keeps in memory; others are read again.",
     )
-    watch_idle: float = Field(
+    watch_idle: Seconds = Field(
         default=WATCH_IDLE,
-        gt=0,
         description="Seconds of silence after which the WebSocket of a game's watcher is closed.",
     )
 
