@@ -385,16 +385,32 @@ async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
     A caller that is cancelled meanwhile waits for them nevertheless. They are cancelled once more, so that they hurry.
     """
+
+    def cancel() -> None:
+        for task in tasks:
+            task.cancel()
+
+    cancel()
+    await until_done(tasks, hurry=cancel)
+
+
+async def until_done(
+    awaited: Sequence[asyncio.Future[Any]], seconds: float | None = None, *, hurry: Callable[[], object] | None = None
+) -> None:
+    """Return once all are done, or after so many seconds; their errors stay in them. For what ends at a block's end.
+
+    A caller that is cancelled meanwhile, however often, waits nevertheless, and is cancelled then; ``hurry`` is called
+    at the first time.
+    """
+    loop = asyncio.get_running_loop()
+    until = math.inf if seconds is None else loop.time() + seconds
     again: asyncio.CancelledError | None = None
-    for task in tasks:
-        task.cancel()
-    while left := [task for task in tasks if not task.done()]:
+    while (left := [each for each in awaited if not each.done()]) and (pause := until - loop.time()) > 0:
         try:
-            await asyncio.wait(left)
+            await asyncio.wait(left, timeout=None if seconds is None else pause)
         except asyncio.CancelledError as error:
-            if again is None:
-                for task in left:
-                    task.cancel()
+            if again is None and hurry is not None:
+                hurry()
             again = error
     if again is not None:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from worldledger.aio import all_of, first_of, running, to_its_end
+from worldledger.aio import all_of, first_of, running, to_its_end, until_done
 
 
 class _Work:
@@ -106,6 +106,24 @@ async def test_a_caller_that_is_cancelled_twice_waits_for_its_works() -> None:
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert ended == ["work"]
+
+
+async def test_what_ends_is_waited_for_however_often_the_caller_is_cancelled() -> None:
+    """The caller is cancelled once all are done, or after its seconds; and at once where they are done already."""
+    for seconds, is_done in ((None, True), (60.0, True), (0.002, False)):
+        future = asyncio.get_running_loop().create_future()
+        calling = asyncio.create_task(until_done([future], seconds))
+        for _ in range(3):
+            await asyncio.sleep(0)
+            calling.cancel()
+        await asyncio.sleep(0)
+        assert not calling.done()
+        if is_done:
+            future.set_result(None)
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert future.done() is is_done
+        await until_done([future], 0.0)
 
 
 async def test_the_first_error_of_all_is_raised() -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 import websockets  # its parts are loaded when a connection is made
 
-from worldledger.aio import CancelToken, QueueClosedError, TimedQueue
+from worldledger.aio import CancelToken, QueueClosedError, TimedQueue, running, until_done
 from worldledger.client.transport import (
     RemoteError,
     ServiceUnavailableError,
@@ -108,7 +108,7 @@ class Connection:
         """Wait a short time until the connection is closed."""
         await asyncio.wait([self._task], timeout=_CLOSING)
         self._task.cancel()
-        await asyncio.wait([self._task])
+        await until_done([self._task])
 
     async def _run(self) -> None:
         backoff = new_backoff()
@@ -151,19 +151,16 @@ class Connection:
         ) as socket:
             if socket.subprotocol != PROTOCOL:
                 return RemoteError(f"{address} does not speak {PROTOCOL}", code="protocol_error")
-            writer = asyncio.get_running_loop().create_task(self._write(socket))
             try:
-                while True:
-                    self._took(orjson.loads(await socket.recv(decode=False)))
+                async with running(self._write(socket)):
+                    while True:
+                        self._took(orjson.loads(await socket.recv(decode=False)))
             except websockets.ConnectionClosed as closed:
                 if closed.rcvd is not None and closed.rcvd.code in _REFUSED:
                     return RemoteError(f"{address} was closed by the service: {closed.rcvd}", code="protocol_error")
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 log.exception("a message of %s", address)
                 return RemoteError(f"{address} sent what cannot be understood: {error!r}", code="protocol_error")
-            finally:
-                writer.cancel()
-                await asyncio.wait([writer])
         return None
 
     async def _write(self, socket: websockets.ClientConnection) -> None:

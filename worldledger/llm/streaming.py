@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from worldledger.aio import CancelToken
+from worldledger.aio import CancelToken, until_done
 from worldledger.llm.model import Chunk, End, ModelError, Text, ToolCall, Usage
 from worldledger.llm.reports import plain
 
@@ -152,9 +152,9 @@ async def _close(stream: AsyncGenerator[Chunk, None], piece: asyncio.Task[Chunk 
     """End the request of a stream, also while its next piece is waited for."""
     if piece is not None and not piece.done():
         piece.cancel()
-        await asyncio.wait([piece], timeout=_CLOSE_SECONDS)
+        await until_done([piece], _CLOSE_SECONDS)
     closing = asyncio.get_running_loop().create_task(_closed(stream))
-    await asyncio.wait([closing], timeout=_CLOSE_SECONDS)
+    await until_done([closing], _CLOSE_SECONDS)
     for task in (piece, closing):
         if task is None:
             continue

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from worldledger.errors import ExtraMissingError, SimulationError, WorldNotFoundError
+from worldledger.errors import SimulationError, WorldNotFoundError
+from worldledger.extras import llm_needed
 from worldledger_service.cli.options import ModelAddress, PersonaFile, Quiet, World
 from worldledger_service.cli.output import counted, plain, put, say
 from worldledger_service.running import run_blocking
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from worldledger.client import Client
     from worldledger.llm import Budget, Generation, Model, Persona, Personas
 
-EXTRA: Final = "llm"
-PACKAGES: Final = {"jsonschema_rs": "jsonschema-rs", "limits": "limits"}
 #: Seconds for which a call is tried again while the service is away or asked too often; and the first one, so that a
 #: service that is not there is told soon.
 _PATIENCE_SECONDS: Final = 60.0
@@ -87,7 +86,7 @@ def run(
         worldledger agent run parlour ann --model openai:gpt-5-mini --persona ann.yaml
         worldledger agent run parlour --model openai:smollm2 --persona parlour.yaml --base-url http://127.0.0.1:8133/v1
     """
-    with ExtraMissingError.where_missing(PACKAGES, EXTRA):
+    with llm_needed():
         from worldledger.client import Client  # noqa: PLC0415 - slow to load
         from worldledger.llm import ModelError, read_personas  # noqa: PLC0415 - only where the extra is installed
         from worldledger.llm.providers import split  # noqa: PLC0415

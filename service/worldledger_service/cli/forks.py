@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from worldledger.errors import ExtraMissingError, InvalidEffectError, SimulationError, TamperedError
+from worldledger.errors import InvalidEffectError, SimulationError, TamperedError
+from worldledger.extras import llm_needed
 from worldledger_service.cli.connect import target, with_store
 from worldledger_service.cli.moments import HEAD, At, one_moment, read_moment
 from worldledger_service.cli.naming import exact_world
@@ -351,9 +352,9 @@ def _played(models: Mapping[str, str], persona: Path | None, base_url: str | Non
         return None
     if persona is None:
         raise typer.BadParameter("name a file that says whom the model plays", param_hint="'--persona'")
-    from worldledger_service.cli.agent import EXTRA, PACKAGES, model_of, played_as  # noqa: PLC0415
+    from worldledger_service.cli.agent import model_of, played_as  # noqa: PLC0415
 
-    with ExtraMissingError.where_missing(PACKAGES, EXTRA):
+    with llm_needed():
         from worldledger.llm import read_personas  # noqa: PLC0415 - only where the extra is installed
         from worldledger.llm.providers import split  # noqa: PLC0415
     found = read_personas(persona)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from worldledger_service.database.engine import connect_one
+from worldledger_service.database.guards import HAS_LIMITED_GRANTOR
 
 if TYPE_CHECKING:
     from worldledger_service.database.engine import Connection
@@ -208,7 +209,7 @@ select format('comment on role %s: %s', rolname, shobj_description(oid, 'pg_auth
 
 #: An administrator may let people log in as the reader. Its other settings are theirs to choose; that it writes nothing
 #: unless it asks to is not.
-_ROLES: Final = """
+_ROLES: Final = f"""
 select format('role %s: %ssuperuser %s, createrole %s, createdb %s, replication %s, bypassrls %s', rolname,
               case when rolname <> 'worldledger_reader' then format('login %s, ', rolcanlogin) end,
               rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls)
@@ -223,8 +224,7 @@ where starts_with(setting, 'default_transaction_read_only=')
 union all
 -- From PostgreSQL 16 on a role may be a member by several grants, and each is revoked by itself.
 select format('membership: %s in %s%s', rolname, roleid::regrole,
-              case when current_setting('server_version_num')::int >= 160000 and grantor <> 10
-                   then format(', granted by %s', grantor::regrole) end)
+              case when {HAS_LIMITED_GRANTOR} then format(', granted by %s', grantor::regrole) end)
 from roles join pg_auth_members on member = roles.oid
 """
 

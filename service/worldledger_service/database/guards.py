@@ -28,6 +28,10 @@ READER_SETTINGS: Final = {
     "search_path": "analytics",
 }
 
+#: The condition that a membership of a role is not revoked unless its grantor is named: from PostgreSQL 16 on, where
+#: another than the superuser that made the server has granted it.
+HAS_LIMITED_GRANTOR: Final = "current_setting('server_version_num')::int >= 160000 and grantor <> 10"
+
 #: Sessions at a time of those who log in as it.
 READER_SESSIONS: Final = 20
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from worldledger_service.database.embedded.cluster import CLUSTER_NAME
 from worldledger_service.database.guards import (
     GUEST_ROLE,
+    HAS_LIMITED_GRANTOR,
     OWNER_ROLE,
     READER_ROLE,
     READER_SESSIONS,
@@ -189,7 +190,7 @@ _POWERFUL: Final = (
 #: The readers' logins that are members of such roles ($1), or the groups by which they are.
 _POWERS: Final = f"""
 select quote_ident(m.rolname) as member, p.rolname as power,
-       case when current_setting('server_version_num')::int >= 160000 and a.grantor <> 10
+       case when {HAS_LIMITED_GRANTOR}
             then format(' GRANTED BY %s', a.grantor::regrole) else '' end as granted_by
 from pg_catalog.pg_auth_members a
 join pg_catalog.pg_roles p on p.oid = a.roleid join pg_catalog.pg_roles m on m.oid = a.member

@@ -19,6 +19,7 @@ from worldledger_projections.base import SCHEMA, Row
 from worldledger_projections.folds import Folds, Group, Key, Poison, Target, carefully, described, fold, moves_state
 from worldledger_projections.tables import Table, arrays
 
+from worldledger.aio import until_done
 from worldledger.chain import StoredEffect
 from worldledger.errors import SchemaVersionError, SimulationError, UnknownRulesetError
 from worldledger.protocols import Span
@@ -428,8 +429,7 @@ class Lane:
         self.writing = self.reading = None
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await until_done(tasks)
         for task in tasks:
             if not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not complain

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from worldledger.aio import Backoff, running
+from worldledger.aio import Backoff, running, until_done
 from worldledger_service.projecting.engine import Counters
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class ProjectorProcess:
             return await process.wait()
         finally:
             self._process = None
-            await asyncio.shield(_end(process))
+            await until_done([asyncio.create_task(_end(process))])
 
 
 async def _end(process: Process) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import structlog
 
-from worldledger.aio import Backoff
+from worldledger.aio import Backoff, until_done
 from worldledger.chain import Position, StoredEffect, Verifier
 from worldledger.effects import Effect
 from worldledger.errors import FoldError, SimulationError, StoreUnavailableError
@@ -130,7 +130,7 @@ class SharedReads:
         """Stop reading, once no tail reads any more."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await until_done([self._task])
 
     async def _run(self) -> None:
         """Read until nothing is wanted."""
@@ -289,7 +289,7 @@ class ViewFollower(Follower):
         """Stop; callers that wait are told that the world is being closed."""
         task = self.stop(StoreUnavailableError("the world is being closed"))
         if task is not None:
-            await asyncio.wait([task])
+            await until_done([task])
 
     async def fold_known(self, timeout: float) -> None:
         """Wait until the views have every effect that this process knows to be in the log, such as its own."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from worldledger.aio import SingleFlight
+from worldledger.aio import SingleFlight, until_done
 from worldledger.core_kinds import VIEW_DIGEST_KIND
 from worldledger.deltas import beginning, whole
 from worldledger.effects import EffectDraft, is_system_kind, own_draft
@@ -123,7 +123,7 @@ class Acknowledged:
         """Write what is not written yet; where the database is away, it is given up."""
         if self._writing is not None:
             self._writing.cancel()
-            await asyncio.wait([self._writing])
+            await until_done([self._writing])
         with suppress(SimulationError):
             await self._write()
 
@@ -687,7 +687,7 @@ class Outbox:
             self._closed = True
             if self._task is not None:
                 self._task.cancel()
-                await asyncio.wait([self._task])
+                await until_done([self._task])
 
     async def _write(self) -> None:
         try:

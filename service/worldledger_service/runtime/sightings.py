@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
+from worldledger.aio import until_done
 from worldledger.core_kinds import STALENESS_KIND
 from worldledger.effects import own_draft
 from worldledger.errors import InvalidEffectError, InvalidIntentError, SimulationError, StoreUnavailableError
@@ -375,8 +376,7 @@ class Sightings:
             timer.cancel()
         for task in self._counting:
             task.cancel()
-        if self._counting:
-            await asyncio.wait(self._counting)
+        await until_done([*self._counting])
 
 
 def sights_of(effect: Effect, sightings: Sequence[Sighting]) -> list[Sight | None]:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import asyncpg
 
+from worldledger.aio import until_done
 from worldledger.canonical import canonical_json
 from worldledger.chain import Chain
 from worldledger.drafts import CheckedDraft, PlainDrafts, check_draft, effect_text
@@ -171,7 +172,7 @@ async def _copy(connection: PooledConnection, table: str, piece: _Piece, columns
 async def _give_up(connection: PooledConnection, copying: asyncio.Task[Any]) -> None:
     """End a COPY together with its connection."""
     copying.cancel()
-    await asyncio.wait({copying}, timeout=_NOTICE)
+    await until_done([copying], _NOTICE)
     with suppress(asyncpg.InterfaceError):
         connection.terminate()
     if copying.done() and not copying.cancelled():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import structlog
 
-from worldledger.aio import Backoff
+from worldledger.aio import Backoff, running, until_done
 from worldledger.drafts import MAX_WORD
 from worldledger.errors import SimulationError, StoreUnavailableError
 from worldledger.lru import Lru
@@ -76,12 +76,8 @@ class Wakeups:
     async def between(cls, url: str, on_news: Callable[[str, int], None]) -> AsyncIterator[Wakeups]:
         """Take part until the end of the block. A failed connection is not an error; it is retried."""
         wakeups = cls(url, on_news)
-        task = asyncio.get_running_loop().create_task(wakeups._run())
-        try:
+        async with running(wakeups._run()):
             yield wakeups
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
     def tell(self, world_id: str, head_seq: int) -> None:
         """Tell the others, if there are any, that this process has moved a head. Cheap: it follows every commit."""
@@ -200,9 +196,9 @@ class HeadWatcher:
         """
         watcher = cls(store.reader, interval=interval, outages=store.outages)
         store.on_commit = watcher.committed
-        async with AsyncExitStack() as running:
+        async with AsyncExitStack() as stack:
             if url is not None:
-                watcher._wakeups = await running.enter_async_context(Wakeups.between(url, watcher.said))
+                watcher._wakeups = await stack.enter_async_context(Wakeups.between(url, watcher.said))
             try:
                 yield watcher
             finally:
@@ -294,8 +290,7 @@ class HeadWatcher:
         tasks = [task for task in (self._poller, self._looking) if task is not None]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await until_done(tasks)
         self._fail(_closed())
 
     async def _poll(self) -> None:

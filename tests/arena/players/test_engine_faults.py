@@ -139,6 +139,22 @@ async def test_cancelling(fake: MakeFake, engines: Engines, behaviour: str) -> N
         await move
 
 
+async def test_cancelling_again_and_again(fake: MakeFake, engines: Engines) -> None:
+    """A move that is cancelled while its engine is being ended waits for that, and nothing is left open."""
+    player = fake("hang_at_go")
+    move = asyncio.create_task(player.move(START))
+    await _started(engines)
+    process = player._process
+    assert process is not None
+    while not move.done():
+        move.cancel()
+        await asyncio.sleep(0)
+    assert process.transport is not None
+    assert process.transport.is_closing()
+    assert process.returncode.done()
+    await player.close()
+
+
 @pytest.mark.parametrize("turns", range(6))
 async def test_cancelling_at_any_moment(fake: MakeFake, turns: int) -> None:
     """However far the start has come when a move is cancelled, nothing is left."""

@@ -16,7 +16,8 @@ from worldledger_service.cli.options import DatabaseUrl, Home, ModelAddress, Qui
 from worldledger_service.cli.output import Tell, counted, plain, progress_bar, put, put_bytes, put_rows, say
 from worldledger_service.running import run_blocking
 
-from worldledger.errors import ExtraMissingError, InvalidConfigError, SimulationError
+from worldledger.errors import InvalidConfigError, SimulationError
+from worldledger.extras import llm_needed
 from worldledger_chess.rules.endings import MARKERS
 
 if TYPE_CHECKING:
@@ -210,9 +211,7 @@ def _personas(file: Path | None) -> dict[str, Any]:
     """Return who a language model is as each option. Raises FileRefusedError and BadParameter."""
     if file is None:
         return {}
-    from worldledger_chess.arena.players.models import EXTRA, PACKAGES  # noqa: PLC0415 - slow to load
-
-    with ExtraMissingError.where_missing(PACKAGES, EXTRA):
+    with llm_needed():
         from worldledger.llm import read_personas  # noqa: PLC0415 - only where the extra is installed
     found = read_personas(file)
     others = sorted(set(found.of_agents) - {"white", "black"})

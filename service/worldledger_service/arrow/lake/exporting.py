@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from worldledger.aio import until_done
 from worldledger.errors import SimulationError, TamperedError, WorldNotFoundError
 from worldledger.near import meant, near
 from worldledger_service.arrow.choosing import ChosenWorld, WorldSpan, check
@@ -108,11 +109,8 @@ async def _write_effects(
 async def _in_thread(work: Callable[[], None]) -> None:
     """Work in a thread; if cancelled, still wait for its end."""
     task = asyncio.get_running_loop().create_task(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
+    await until_done([task])
+    task.result()
 
 
 class _Export:

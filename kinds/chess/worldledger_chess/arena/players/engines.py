@@ -18,6 +18,7 @@ import chess
 import chess.engine
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
+from worldledger.aio import until_done
 from worldledger_chess.arena.players.base import PlayerError, Position
 
 # -- the process of a UCI engine: python-chess's protocol, with bounded output and a guaranteed end --------------
@@ -132,7 +133,7 @@ class EngineProcess(chess.engine.UciProtocol):
                 # Also for a caller that is cancelled: otherwise its event loop may close before the process has ended
                 # and its pipes are closed; nothing is left open.
                 try:
-                    await asyncio.wait([self.returncode], timeout=KILLED_S)
+                    await until_done([self.returncode], KILLED_S)
                 finally:
                     self.kill()
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictStr, Validat
 
 from worldledger.aio import CancelToken
 from worldledger.canonical import child
-from worldledger.errors import ExtraMissingError
+from worldledger.extras import llm_needed
 from worldledger_chess.arena.attempts import read_attempt
 from worldledger_chess.arena.players.base import InvalidPlayerError, PlayerError, Position, Reason
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from worldledger.llm import Model, Persona
     from worldledger.llm.streaming import Output
 
-#: The extra that installs what speaks to models, and its packages by their modules.
-EXTRA: Final = "llm"
-PACKAGES: Final = {"jsonschema_rs": "jsonschema-rs", "limits": "limits"}
 _CHARACTER: Final = "You play chess as well as you can."
 #: The members of a persona that mean something in a game of chess.
 _OF_PERSONA: Final = frozenset({"character", "goals", "parameters", "keeps_texts", "prices"})
@@ -181,7 +178,7 @@ def attempted(text: str) -> str:
 
 def model_player(settings: ModelSettings, path: str) -> ModelPlayer:
     """Make the player of these settings. Raises ExtraMissingError, and InvalidPlayerError also if there is no key."""
-    with ExtraMissingError.where_missing(PACKAGES, EXTRA):
+    with llm_needed():
         from worldledger.llm import ModelError, Persona  # noqa: PLC0415 - only where the extra is installed
         from worldledger.llm.providers import provided, split  # noqa: PLC0415
     where = child(path, "persona")
