@@ -14,8 +14,9 @@ from typing import Any
 
 import orjson
 import uvicorn
+from worldledger_service.api.wire import Turns
 from worldledger_service.api.ws.messages import MAX_BYTES
-from worldledger_service.api.ws.transport import PING_INTERVAL, SocketProtocol
+from worldledger_service.api.ws.transport import PING_INTERVAL, socket_protocol
 
 from benchmarks.agents_sockets import PROTOCOL
 
@@ -58,7 +59,7 @@ if __name__ == "__main__":
         host="127.0.0.1",
         port=int(sys.argv[1]),
         loop="uvloop",
-        ws=SocketProtocol,
+        ws=socket_protocol(Turns()),  # type: ignore[arg-type]
         ws_max_size=MAX_BYTES,
         ws_ping_interval=PING_INTERVAL,
         ws_ping_timeout=None,

@@ -69,7 +69,7 @@ from worldledger_service.api.projections import Jobs
 from worldledger_service.api.reading import ARROW, NDJSON
 from worldledger_service.api.sql import SqlPool
 from worldledger_service.api.streaming import is_fault
-from worldledger_service.api.wire import protocol
+from worldledger_service.api.wire import Turns, protocol
 from worldledger_service.api.ws import handshake
 from worldledger_service.api.ws.messages import MAX_BYTES
 from worldledger_service.api.ws.transport import PING_INTERVAL, socket_protocol
@@ -310,11 +310,11 @@ async def serve(
     second SIGINT does not wait for the requests. Raises ListenError, StoreUnavailableError or SchemaVersionError
     before anything is served.
     """
-    measured, opening = Metrics(), Opening()
+    measured, opening, turns = Metrics(), Opening(), Turns()
     config = uvicorn.Config(
         opening,
-        http=protocol(settings, measured.refused_early, measured.watch_connections),  # type: ignore[arg-type]
-        ws=socket_protocol(),  # type: ignore[arg-type]
+        http=protocol(settings, turns, measured.refused_early, measured.watch_connections),  # type: ignore[arg-type]
+        ws=socket_protocol(turns),  # type: ignore[arg-type]
         ws_max_size=MAX_BYTES,
         ws_ping_interval=PING_INTERVAL,
         ws_ping_timeout=None,  # whoever is slow may answer late: `api.ws.transport` tells who is gone

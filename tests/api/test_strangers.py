@@ -411,6 +411,37 @@ async def test_what_is_asked_without_waiting_is_read_bit_by_bit(
     assert most < 64 + 4096 // 18
 
 
+@pytest.mark.parametrize(
+    ("count", "method", "most"), [(24, "on_message_begin", 64 * 8 // 2), (200, "_start_asgi_task", 64)]
+)
+async def test_many_connections_share_a_turn(database_url: str, count: int, method: str, most: int) -> None:
+    """However many ask at once, and however much without waiting, few requests are read and begun in one turn."""
+    each = 100 if count < 64 else 1
+    async with port(database_url) as opened:
+        with calls_by_turn(wire.Protocol, method) as calls:
+            pairs = [await opened.connect() for _ in range(count)]
+            for _, writer in pairs:
+                writer.write(_GET * each)
+            for pair in pairs:
+                for _ in range(each):
+                    assert (await opened.one(pair)).status_code == 200
+        assert calls.total() == count * each
+        assert max(calls.values()) <= 2 * (most + 1024 // len(_GET))  # what had waited, and what came
+
+
+async def test_what_waits_for_its_turn_is_answered_before_what_is_refused(database_url: str) -> None:
+    """Whole requests have their answers though garbage and the end of the client's side come behind them."""
+    async with port(database_url) as opened:
+        pairs = [await opened.connect() for _ in range(80)]
+        for _, writer in pairs:
+            writer.write(_GET * 30 + b"what is this\r\n\r\n")
+            writer.write_eof()
+        for pair in pairs:
+            for _ in range(30):
+                assert (await opened.one(pair)).status_code == 200
+            problem(await opened.one(pair), 400, "bad_request")
+
+
 async def test_a_target_has_its_bounds(database_url: str) -> None:
     """A query of very many parameters is refused, and so is a path that no route has."""
     async with port(database_url) as opened:

@@ -12,6 +12,7 @@ import re
 import time
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, cast
@@ -37,6 +38,72 @@ from worldledger_service.api.problems import (
 )
 from worldledger_service.api.streaming import HALF_CLOSED
 from worldledger_service.settings import MIB, Settings
+
+# -- how much is done at once ----------------------------------------------------------------------------------
+#
+# A turn is one pass of the event loop. What all connections have parsed and begun in one is counted in units of about
+# 100 µs of work. Once they are spent, what comes waits in the order in which it came, and each connection does little
+# when it is its turn. So whatever else the loop serves waits for a few requests or messages, however many clients send
+# as fast as they can.
+
+#: Units of a turn.
+_OF_A_TURN: Final = 64
+#: Units of a request that is handed to the application, or refused.
+_OF_A_REQUEST: Final = 1
+#: Parts of messages of HTTP that are parsed for a unit.
+_PARTS_OF_A_UNIT: Final = 8
+
+
+class Waiting(typing.Protocol):
+    """A connection that has something to do."""
+
+    def take_turn(self) -> None:
+        """Do some of it; wait again where there is more."""
+
+
+class Turns:
+    """Shares the turns of the event loop among all connections of a server, HTTP and WebSockets alike."""
+
+    def __init__(self) -> None:
+        #: units that are left of this turn; none while anybody waits
+        self.left = _OF_A_TURN
+        #: those that have something to do, the longest first
+        self._waiting: dict[Waiting, None] = {}
+        self._next: asyncio.Handle | None = None
+        self._is_sharing = False
+        # Every request comes by here: this is not a function of Python.
+        self._renew = partial(setattr, self, "left", _OF_A_TURN)
+
+    def spend(self, units: int) -> None:
+        """Note how much was done."""
+        if self.left == _OF_A_TURN and not self._is_sharing:
+            self._next = asyncio.get_running_loop().call_soon(self._renew)
+        self.left -= units
+
+    def wait(self, its: Waiting) -> None:
+        """Have a connection go on as soon as it is its turn."""
+        if not self._waiting and not self._is_sharing:
+            self.left = 0
+            if self._next is not None:
+                self._next.cancel()
+            self._next = asyncio.get_running_loop().call_soon(self._share)
+        self._waiting[its] = None
+
+    def _share(self) -> None:
+        self.left = _OF_A_TURN
+        self._is_sharing = True
+        try:
+            for its in list(self._waiting):
+                if self.left <= 0:
+                    break
+                del self._waiting[its]
+                its.take_turn()
+        finally:
+            self._is_sharing = False
+            if self._waiting:
+                self.left = 0
+            self._next = asyncio.get_running_loop().call_soon(self._share if self._waiting else self._renew)
+
 
 # -- how many connections, and bytes of bodies, there may be before requests are whole ---------------------
 #
@@ -256,9 +323,10 @@ _WITHOUT_HOST: Final = frozenset({"1.0"})
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
 #: The name that a request's target is under where it has one (RFC 9112, 3.2.2).
 _AUTHORITY: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)")
-#: Bytes that are parsed at once. The parser does not say where in them one part ends and the next begins, so a limit
-#: may be exceeded by as many; the parts of a first header and the trailers are counted exactly.
-_PIECE_BYTES: Final = 4096
+#: Bytes that are parsed at once, of a body and of all else. The parser does not say where in them one part ends and the
+#: next begins, so a limit may be exceeded by as many; the parts of a first header and the trailers are counted exactly.
+_BODY_PIECE_BYTES: Final = 4096
+_PIECE_BYTES: Final = 1024
 #: Most parts (headers, pieces of bodies, beginnings of messages) of a read behind which its rest is parsed at once.
 #: Behind more, whatever else waits comes first: a part of a byte takes as long as one of thousands.
 _MOST_PARTS: Final = 128
@@ -299,10 +367,11 @@ class _Flow(FlowControl):
 
 def protocol(
     settings: Settings,
+    turns: Turns,
     refused: Callable[[str], None],
     watch: Callable[[Callable[[], Mapping[str, int]]], None] = lambda _: None,
 ) -> Callable[..., Protocol]:
-    """Return what makes the protocols of one server's connections, which share their limits.
+    """Return what makes the protocols of one server's connections, which share their limits and its turns.
 
     ``refused`` is told the code of every problem that ends a connection before its request is whole. ``watch`` is
     called with what tells how many connections there are in each state.
@@ -316,7 +385,7 @@ def protocol(
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> Protocol:
-        return Protocol(config, server_state, app_state, _loop, connections=connections, refused=refused)
+        return Protocol(config, server_state, app_state, _loop, connections=connections, turns=turns, refused=refused)
 
     return make
 
@@ -332,10 +401,12 @@ class Protocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         connections: Connections,
+        turns: Turns,
         refused: Callable[[str], None],
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._connections = connections
+        self._turns = turns
         self._tell_refused = refused
         self._settings = connections.settings
         self.timeout_keep_alive = self._settings.keep_alive  # type: ignore[assignment]
@@ -346,7 +417,6 @@ class Protocol(HttpToolsProtocol):
         #: parts that were parsed of a read; what was read behind them and not parsed yet; whether that is the last
         self._parts = 0
         self._rest = b""
-        self._turn: asyncio.Handle | None = None
         self._has_ended = False
         #: bytes of a header, or between two pieces of a body, and those of the headers behind a body (trailers)
         self._unread = self._trailer_bytes = 0
@@ -486,8 +556,8 @@ class Protocol(HttpToolsProtocol):
     def _is_owed(self) -> bool:
         """Return whether the application has a complete request that has not its whole answer yet."""
         handed = self._handed
-        if handed is None or handed.response_complete:
-            return False
+        if handed is None or handed.response_complete:  # one that was pipelined may wait for its turn
+            return len(self.pipeline) > (self._part == "body")
         return self._part != "body" or handed is not self.cycle
 
     def _is_answered(self) -> bool:
@@ -542,12 +612,12 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse data in pieces, so that no more of a header is read than it may have.
 
-        Of a read with very many small parts the rest waits, until all others have had a turn.
+        Of a read with very many small parts, or several requests, the rest waits until all others have had a turn.
         """
         if self._is_deaf:
             self._throw_away(len(data))
             return
-        if self._rest or len(self.pipeline) >= _MOST_PIPELINED:
+        if self._rest or len(self.pipeline) >= _MOST_PIPELINED or self._turns.left <= 0:
             self._wait(self._rest + data)
             return
         most = self._settings.max_header_bytes
@@ -563,34 +633,37 @@ class Protocol(HttpToolsProtocol):
             if room <= 0:
                 self._refuse(self._header_too_large())
                 return
-            size = min(room, _PIECE_BYTES)
+            size = min(room, _BODY_PIECE_BYTES if self._part == "body" else _PIECE_BYTES)
             piece, left = left[:size], left[size:]
             self._unread += len(piece)
             if not self._feed(piece):
                 return
-            if left and (self._parts > _MOST_PARTS or len(self.pipeline) >= _MOST_PIPELINED):
+            if left and (self._parts > _MOST_PARTS or self.pipeline):
                 self._wait(bytes(left))
                 break
+        self._turns.spend(self._parts // _PARTS_OF_A_UNIT)
         self._stand()
 
     def _wait(self, rest: bytes) -> None:
         """Parse the rest of what was read later; nothing more is read until then."""
         self._rest = rest
         self.transport.pause_reading()
-        if self._turn is None and len(self.pipeline) < _MOST_PIPELINED:
-            self._turn = self.loop.call_soon(self._go_on)
+        if len(self.pipeline) < _MOST_PIPELINED:
+            self._turns.wait(self)
 
     @property
     def has_more(self) -> bool:
         """True if something was read that is not parsed yet."""
         return bool(self._rest)
 
-    def _go_on(self) -> None:
-        """Parse what waited for its turn."""
-        self._turn = None
-        rest, self._rest = self._rest, b""
+    def take_turn(self) -> None:
+        """Begin with the next request that was parsed, if it is its turn, or else parse what waited."""
         if self.transport.is_closing():
             return
+        if self.pipeline and self._handed is not None and self._handed.response_complete:
+            self._answer_next()
+            return
+        rest, self._rest = self._rest, b""
         if not self.flow.read_paused:
             self.transport.resume_reading()
         self.data_received(rest)
@@ -774,22 +847,13 @@ class Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Hand a request to the application; its body is released when the application is done with it."""
+        self._turns.spend(_OF_A_REQUEST)
         self._handed = cycle
         cycle.transport = self._closing
-
-        async def handed(scope: Scope, _: Receive, send: Send) -> None:
-            try:
-                await app(cast("Any", scope), self._receive_of(cycle), cast("Any", send))
-            finally:
-                self._let_go(cycle)
-
-        super()._start_asgi_task(cycle, cast("Any", handed))
-
-    def _receive_of(self, cycle: RequestResponseCycle) -> Any:
-        """Return what the application receives a request with; behind the request it is told once of a half-close."""
         is_whole = is_told = False
 
         async def receive() -> Message:
+            """Receive the request; behind it the application is told once of a half-close."""
             nonlocal is_whole, is_told
             if not (is_whole and self._half_closed and not is_told):
                 message = cast("Message", await cycle.receive())
@@ -799,7 +863,13 @@ class Protocol(HttpToolsProtocol):
             is_told = True
             return {"type": HALF_CLOSED}
 
-        return receive
+        async def handed(scope: Scope, _: Receive, send: Send) -> None:
+            try:
+                await app(cast("Any", scope), cast("Any", receive), cast("Any", send))
+            finally:
+                self._let_go(cycle)
+
+        super()._start_asgi_task(cycle, cast("Any", handed))
 
     def _let_go(self, cycle: RequestResponseCycle) -> None:
         held = self._bodies.pop(cycle, None)
@@ -807,9 +877,16 @@ class Protocol(HttpToolsProtocol):
             self._connections.let_go(held)
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, or wait for it."""
+        """Go on with the next request, once it is its turn, or wait for it."""
         if self._refused:
             return
+        if self.pipeline and self._turns.left <= 0:
+            self._turns.wait(self)
+        else:
+            self._answer_next()
+
+    def _answer_next(self) -> None:
+        """Begin with the next request, if it has been parsed."""
         super().on_response_complete()
         if self.transport.is_closing():
             return
@@ -834,12 +911,14 @@ class Protocol(HttpToolsProtocol):
         if self._is_deaf or self.transport.is_closing():
             return
         self._tell_refused(error.code)
+        self._turns.spend(_OF_A_REQUEST)
         if isinstance(error, (HeaderTooLargeError, RequestTooSlowError)):
             most = _SHORT_LINGER
         url = b"" if self._part is None else getattr(self, "url", b"")
         ending = _Ending(error, url, linger=True, most=most)
         handed = self._handed
-        if self._is_owed() and not (handed is not None and handed.response_started and handed.chunked_encoding):
+        is_begun = handed is not None and handed.response_started and not handed.response_complete
+        if self._is_owed() and not (is_begun and handed is not None and handed.chunked_encoding):
             self._put_off(ending)
         else:
             self._end_with(ending)

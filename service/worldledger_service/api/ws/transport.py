@@ -20,7 +20,7 @@ from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
 from worldledger_service.api.problems import BadRequestError
-from worldledger_service.api.wire import answer
+from worldledger_service.api.wire import Turns, answer
 
 #: Seconds between two pings; any client answers them by itself.
 PING_INTERVAL: Final = 20.0
@@ -37,58 +37,17 @@ _SEND_BUFFER: Final = 256 * 1024
 #: Bytes that are parsed at once. A frame of no content takes as long as one of thousands of bytes, so what is parsed is
 #: counted in frames and in such pieces together.
 _PIECE_BYTES: Final = 1024
-#: After so much of one connection the others have their turn, and after so much of all of them the event loop has.
+#: After so much of one connection the others have their turn.
 _AT_ONCE: Final = 32
-_OF_A_TURN: Final = 64
 #: Unsent bytes at which a client that asks for yet another pong is given up.
 _FLOOD: Final = 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
 
-class Turns:
-    """Shares what is parsed in a turn of the event loop among all WebSockets of a server.
-
-    So whatever else the loop serves waits for a few messages, however many clients send as fast as they can.
-    """
-
-    def __init__(self) -> None:
-        self._left = _OF_A_TURN
-        #: those that have something to parse, the longest first
-        self._waiting: dict[SocketProtocol, None] = {}
-        self._next: asyncio.Handle | None = None
-
-    @property
-    def has_room(self) -> bool:
-        """True if what has come now may be parsed now."""
-        return self._left > 0 and not self._waiting
-
-    def spend(self, parsed: int) -> None:
-        """Note how much was parsed."""
-        self._left -= parsed
-        self._begin_later()
-
-    def wait(self, its: SocketProtocol) -> None:
-        """Have a connection parse as soon as it is its turn."""
-        self._waiting[its] = None
-        self._begin_later()
-
-    def _begin_later(self) -> None:
-        if self._next is None:
-            self._next = asyncio.get_running_loop().call_soon(self._begin)
-
-    def _begin(self) -> None:
-        self._next = None
-        self._left = _OF_A_TURN
-        while self._waiting and self._left > 0:
-            its = next(iter(self._waiting))
-            del self._waiting[its]
-            its.parse()
-
-
-def socket_protocol() -> Callable[..., SocketProtocol]:
+def socket_protocol(turns: Turns) -> Callable[..., SocketProtocol]:
     """Return what makes the protocols of one server's WebSockets, which share its turns."""
-    return partial(SocketProtocol, turns=Turns())
+    return partial(SocketProtocol, turns=turns)
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -120,8 +79,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._rest += data
         if is_behind or self.read_paused:
             self.transport.pause_reading()
-        elif self._turns.has_room:
-            self.parse()
+        elif self._turns.left > 0:
+            self.take_turn()
         else:
             self._go_on()
 
@@ -133,7 +92,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         elif not self.transport.is_closing():
             self.transport.resume_reading()
 
-    def parse(self) -> None:
+    def take_turn(self) -> None:
         """Parse what was read, piece by piece. Behind many frames the rest waits."""
         self._frames = pieces = 0
         left, self._rest = memoryview(self._rest), b""
