@@ -253,6 +253,33 @@ async def test_what_no_privilege_forbids_is_noted(logins: dict[str, str], databa
     assert name not in str(await schema.check(database_url))
 
 
+@pytest.mark.both_servers
+async def test_what_a_login_was_given_by_name_is_noted(logins: dict[str, str], database_url: str) -> None:
+    """Attributes and privileges that a login has beside those of readers are noted, with what takes them away."""
+    name = logins["reader"].split("//")[1].split(":")[0]
+
+    async def noted() -> list[str]:
+        return [line for line in await schema.notes(database_url) if line.startswith(f"{name} may do more than other")]
+
+    assert await noted() == []
+    async with connected(database_url) as admin:
+        database = await admin.fetchval("select format('%I', current_database())")
+        await admin.execute(
+            f"alter role {name} createrole createdb; grant create, temporary on database {database} to {name}; "
+            f"grant execute on function lo_creat(int) to {name}; grant set on parameter log_min_messages to {name}"
+        )
+        told = await noted()
+        assert [line.removeprefix(f"{name} may do more than other readers") for line in told] == [
+            f", for it has CREATEDB, CREATEROLE: ALTER ROLE {name} NOCREATEDB NOCREATEROLE",
+            f": REVOKE CREATE, TEMPORARY ON DATABASE {database} FROM {name}",
+            f": REVOKE EXECUTE ON FUNCTION lo_creat(integer) FROM {name}",
+            f": REVOKE SET ON PARAMETER log_min_messages FROM {name}",
+        ]
+        for line in told:
+            await admin.execute(line.split(": ", 1)[1])
+    assert await noted() == []
+
+
 async def test_what_could_not_be_taken_away_is_listed(logins: dict[str, str]) -> None:
     """An ordinary owner's upgrade takes what is the owner's to take; `db check` lists the rest, and who can."""
     await schema.upgrade(logins["owner"])

@@ -314,6 +314,37 @@ from pg_catalog.pg_roles r
 where r.rolcanlogin and {_IS_READER}
 order by r.rolname
 """
+#: What makes a reader, or a group of readers, more than one: attributes of roles.
+_ATTRIBUTES: Final = f"""
+select quote_ident(r.rolname) as name, string_agg(a.name, ', ' order by a.name) as said,
+       string_agg('NO' || a.name, ' ' order by a.name) as without
+from pg_catalog.pg_roles r cross join lateral (values
+    ('BYPASSRLS', r.rolbypassrls), ('CREATEDB', r.rolcreatedb), ('CREATEROLE', r.rolcreaterole),
+    ('REPLICATION', r.rolreplication)) as a (name, has)
+where a.has and r.rolname not in ('{READER_ROLE}', '{GUEST_ROLE}') and {_IS_READER}
+group by 1 order by 1
+"""
+#: What was granted to a reader, or to a group of readers, by name, where readers have it not: on this database, on
+#: functions ($1 their names), and on settings of the server.
+_BY_NAME: Final = f"""
+with r as (
+    select r.oid, r.rolname from pg_catalog.pg_roles r
+    where r.rolname not in ('{READER_ROLE}', '{GUEST_ROLE}') and {_IS_READER}),
+granted as (
+    select format('DATABASE %I', datname) as place, acl.grantee, acl.privilege_type as privilege
+    from pg_catalog.pg_database, aclexplode(datacl) as acl
+    where datname = current_database() and acl.privilege_type in ('CREATE', 'TEMPORARY')
+    union all
+    select format('FUNCTION %s', p.oid::regprocedure), acl.grantee, acl.privilege_type
+    from pg_catalog.pg_proc p, aclexplode(p.proacl) as acl
+    where p.proname = any ($1) and p.pronamespace = 'pg_catalog'::regnamespace
+    union all
+    select format('PARAMETER %I', a.parname), acl.grantee, acl.privilege_type
+    from pg_catalog.pg_parameter_acl a, aclexplode(a.paracl) as acl)
+select quote_ident(r.rolname) as name, g.place, string_agg(distinct g.privilege, ', ') as privileges
+from granted g join r on r.oid = g.grantee
+group by 1, 2 order by 1, 2
+"""
 _PREPARABLE: Final = "select current_setting('max_prepared_transactions')::int"
 #: Transactions that readers have prepared; they are ended in the database in which they were begun.
 _PREPARED: Final = f"""
@@ -331,7 +362,7 @@ _MOST_NAMED: Final = 3
 async def beyond_privileges(connection: Connection) -> list[str]:
     """Return what no privilege can limit: of each reader's login, and its sessions that are older than their limits.
 
-    Transactions that readers may prepare, or have prepared, are among it.
+    What it may do more than other readers, and transactions that readers may prepare, or have prepared, are among it.
     """
     lines = []
     for row in await connection.fetch(_LOGINS):
@@ -355,6 +386,12 @@ async def beyond_privileges(connection: Connection) -> list[str]:
         login, name, value, place = row
         mended = runnable(f"ALTER ROLE {login}{place} SET {name} TO '{READER_SETTINGS[name]}'")
         lines.append(f"{runnable(login)} logs in with {name} {value!r}: {mended}")
+    for row in await connection.fetch(_ATTRIBUTES):
+        mended = runnable(f"ALTER ROLE {row['name']} {row['without']}")
+        lines.append(f"{runnable(row['name'])} may do more than other readers, for it has {row['said']}: {mended}")
+    for row in await connection.fetch(_BY_NAME, [name for names in _FUNCTIONS.values() for name in names]):
+        mended = runnable(f"REVOKE {row['privileges']} ON {row['place']} FROM {row['name']}")
+        lines.append(f"{runnable(row['name'])} may do more than other readers: {mended}")
     if most := await connection.fetchval(_PREPARABLE):
         what = f"readers can prepare transactions, for max_prepared_transactions is {most}: these keep locks, and keep"
         what += " deleted rows from being removed, until they are ended, whatever becomes of the session"
