@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
+from worldledger_service.api.ws import handshake
 from worldledger_service.api.ws.connection import IN_FLIGHT
 from worldledger_service.api.ws.messages import MAX_BYTES
 from worldledger_service.runtime import Orchestrator
@@ -93,6 +94,16 @@ async def test_a_refused_handshake_is_a_problem(served: Served, inhabited: World
     elsewhere = address(served).replace("/agents/", "/people/")
     problem(await _refused(elsewhere), 404, "not_found")
     problem(await _refused(served.url.replace("http", "ws") + "/livez"), 404, "not_found")
+
+
+async def test_a_handshake_for_which_memory_is_short_may_be_tried_again(
+    served: Served, inhabited: WorldClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes wrong before a socket opens is told as over HTTP, also where no error of ours says it."""
+    for error, status, code in ((MemoryError(), 503, "overloaded"), (RuntimeError("no"), 500, "internal_error")):
+        monkeypatch.setattr(handshake, "known_agent", mock.AsyncMock(side_effect=error))
+        found = problem(await _refused(address(served)), status, code)
+        assert found["instance"] == inhabited.path(of("alice", "ws"))
 
 
 async def test_the_subprotocol_may_be_one_of_several(served: Served, inhabited: WorldClient) -> None:

@@ -215,20 +215,20 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request, or one WebSocket."""
-        if scope["type"] == "http":
+        if scope["type"] in {"http", "websocket"}:
             try:
-                await self._http(scope, receive, send)
+                await self._run(scope, receive, send)
             finally:
                 if ON_END in scope:
                     scope[ON_END]()
-        elif scope["type"] == "websocket":
-            await self._websocket(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run a request, or a WebSocket: until that is accepted, whatever goes wrong is an HTTP answer."""
         begun = perf_counter()
-        method = scope["method"]
+        is_socket = scope["type"] == "websocket"
+        method = "GET" if is_socket else scope["method"]
         head = method == "HEAD"
         if head:
             scope = {**scope, "method": "GET"}
@@ -238,9 +238,13 @@ class Edge:
         async def guarded(message: Message) -> None:
             nonlocal started, ended
             if not started:
+                if message["type"] == "websocket.close":  # the router found no route
+                    await no_route(scope)(scope, receive, guarded)
+                    return
                 started = True
                 message = _with_standing(message, standing)
-                self._metrics.answered(method, scope, message["status"], perf_counter() - begun)
+                status = 101 if message["type"] == "websocket.accept" else message["status"]
+                self._metrics.answered(method, scope, status, perf_counter() - begun)
             if head:
                 if ended:
                     return
@@ -254,7 +258,7 @@ class Edge:
                 standing = await self._limiter.count(*counted)
             self._check(scope, standing)
             await self._app(scope, receive, guarded)
-        except ClientDisconnect:
+        except (ClientDisconnect, ClientDisconnected):
             return  # the client has left
         except StreamAbortedError:
             raise  # logged where it arose
@@ -262,58 +266,26 @@ class Edge:
             answer = _answer_to(error, scope)
             if not started:
                 await answer(scope, receive, guarded)
-            elif isinstance(error, Exception):
+            elif isinstance(error, Exception) and not is_socket:
                 raise
 
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run one WebSocket; until it is accepted, whatever goes wrong is an HTTP answer."""
-        begun = perf_counter()
-        started = False
-        standing: Standing | None = None
-
-        async def guarded(message: Message) -> None:
-            nonlocal started
-            if not started:
-                if message["type"] == "websocket.close":  # the router found no route
-                    await no_route(scope)(scope, receive, guarded)
-                    return
-                started = True
-                message = _with_standing(message, standing)
-                status = 101 if message["type"] == "websocket.accept" else message["status"]
-                self._metrics.answered("GET", scope, status, perf_counter() - begun)
-            await send(message)
-
-        try:
-            if self._limiter is not None and (counted := self._limiter.counted(scope)) is not None:
-                standing = await self._limiter.count(*counted)
-            self._check(scope, standing)
-            check_origin(scope)
-            await self._app(scope, receive, guarded)
-        except (RateLimitedError, HostRefusedError, OriginRefusedError) as error:
-            await problem_response(scope, error)(scope, receive, guarded)
-        except ClientDisconnected:
-            return
-        except asyncio.CancelledError as error:
-            answer = _answer_to(error, scope)
-            if not started:
-                await answer(scope, receive, guarded)
-        except Exception:
-            log.exception("unforeseen error", method="WebSocket", path=scope["path"])
-            if not started:
-                await internal_error(scope)(scope, receive, guarded)
-
     def _check(self, scope: Scope, standing: Standing | None) -> None:
-        """Raise RateLimitedError for a request that was one too many, HostRefusedError for another name."""
+        """Raise RateLimitedError for a request that was one too many, HostRefusedError for another name.
+
+        Raises OriginRefusedError for a WebSocket that a page of another site opens.
+        """
         if standing is not None and standing.error is not None:
             self._metrics.limited()
             raise standing.error
         if self._hosts:
             check_host(scope, self._hosts)
+        if scope["type"] == "websocket":
+            check_origin(scope)
 
 
 def _answer_to(error: BaseException, scope: Scope) -> Response:
     """Return the response to what no route has answered, logged where it is unexpected; raise what is none of ours."""
-    if isinstance(error, RateLimitedError | HostRefusedError):
+    if isinstance(error, RateLimitedError | HostRefusedError | OriginRefusedError):
         return problem_response(scope, error)
     if isinstance(error, asyncio.CancelledError):
         found: Services | None = getattr(scope["app"].state, "services", None)
@@ -322,11 +294,12 @@ def _answer_to(error: BaseException, scope: Scope) -> Response:
         # One line of the server's log says how many requests it has cancelled; no line is needed for each.
         what = "the service has stopped before this was answered; the outcome is not known"
         return problem_response(scope, StoreUnavailableError(what, outcome="unknown"))
+    method = scope.get("method", "WebSocket")
     if isinstance(error, MemoryError):
-        log.warning("a request needs more memory than there is", method=scope["method"], path=scope["path"])
+        log.warning("a request needs more memory than there is", method=method, path=scope["path"])
         what = "this request needs more memory than there is now; try again, or with less"
         return problem_response(scope, OverloadedError(what))
-    log.error("unforeseen error", method=scope["method"], path=scope["path"], exc_info=error)
+    log.error("unforeseen error", method=method, path=scope["path"], exc_info=error)
     return internal_error(scope)
 
 
