@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from worldledger_service.runtime import Orchestrator, OrchestratorConfig
+from worldledger_service.runtime.admission import Admission
 
-from tests.waiting import wait_for
+from tests.waiting import calls_by_turn, wait_for
 from worldledger.errors import SimulationError, StaleContextError
 from worldledger.intents import Accepted
 
@@ -45,6 +46,30 @@ async def test_each_by_itself(opening: Opening) -> None:
     assert all("index" not in result.details for result in results if isinstance(result, SimulationError))
     assert [effect["payload"]["text"] for effect in await effects(world, "Speak")] == ["1", "2"]
     assert await world.submit_intents([]) == await world.submit_intents([], atomic=True) == []
+
+
+async def test_a_long_list_lets_others_in_between(opening: Opening) -> None:
+    """Few of its intents are begun in one turn of the event loop, in their order; one that is cut off leaves none."""
+    world = await opening(config=OrchestratorConfig(staleness_threshold=3))
+    context = await two(world)
+    intents = [whole("a", context, **speak(str(number))) for number in range(200)]
+    with calls_by_turn(Admission, "one") as calls:
+        results = await world.submit_intents(intents)
+    assert all(isinstance(result, Accepted) for result in results)
+    assert [effect["payload"]["text"] for effect in await effects(world, "Speak")] == [str(n) for n in range(200)]
+    assert calls.total() == 200
+    assert max(calls.values()) <= 2 * 32
+    head = await head_of(world)
+    more = [whole("b", head, **speak("cut off")) for _ in range(200)]
+    cut = asyncio.create_task(world.submit_intents(more))
+    await asyncio.sleep(0)
+    cut.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cut
+    written = await head_of(world) - head
+    assert written <= 32
+    assert await world.submit_intents([whole("a", await head_of(world))])
+    assert await head_of(world) == head + written + 1
 
 
 async def test_all_together(world: Orchestrator) -> None:

@@ -117,6 +117,10 @@ class Parts:
         return self.answering.ruleset.records_rejections if recorded is None else recorded
 
 
+#: Intents of a list that are begun in one turn of the event loop.
+_AT_ONCE: Final = 32
+
+
 class Standing(NamedTuple):
     """A checked intent with its true context: its draft, its agent's weight, and what the agent was shown since.
 
@@ -180,7 +184,7 @@ class Admission:
             for agent_id in among.agents:
                 holding.enter_context(self._observing.held(agent_id))
             try:
-                results = await asyncio.gather(*(self.one(value, among) for value in values), return_exceptions=True)
+                results = await self._begun_bit_by_bit(values, among)
             finally:
                 for watch in among.watches():
                     self._sightings.end(watch)
@@ -188,6 +192,25 @@ class Admission:
             if isinstance(result, BaseException) and not isinstance(result, SimulationError):
                 raise result
         return cast("list[Accepted | SimulationError]", results)
+
+    async def _begun_bit_by_bit(
+        self, values: Sequence[Mapping[str, Any]], among: IntentList
+    ) -> list[Accepted | BaseException]:
+        """Submit each in a task, in their order; whatever else the event loop has to do comes in between."""
+        loop = asyncio.get_running_loop()
+        tasks: list[asyncio.Task[Accepted]] = []
+        try:
+            for begun, value in enumerate(values, 1):
+                tasks.append(loop.create_task(self.one(value, among)))
+                if begun % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            raise
+        finally:
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        return results
 
     async def together(self, values: Sequence[Mapping[str, Any]]) -> list[Accepted]:
         """Submit several intents that are all accepted, or none of them; a refusal names the ``index``."""
