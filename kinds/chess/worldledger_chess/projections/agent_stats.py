@@ -53,6 +53,8 @@ class _World(WorldProjection):
         self._play = Play.of(state)
         self._rows = {row.agent_id: row for row in (_Stats(*row) for row in rows)}
         self._is_fork = any(row.is_fork for row in self._rows.values())
+        #: the rows of who plays, once something of theirs has counted
+        self._playing: dict[Player, _Stats] = {}
         self._changed = False
         if self._play.status is not None:
             self._is_fork = self._is_fork or not rows  # it was not started here
@@ -90,14 +92,17 @@ class _World(WorldProjection):
 
     def _row(self, player: Player) -> _Stats:
         """Return the row of a colour's agent, which is about to change; the other one has a row from then on, too."""
-        self._meet()
-        return self._rows[self._players[player]]
+        if not self._playing:
+            self._meet()
+        self._changed = True
+        return self._playing[player]
 
     def _meet(self) -> None:
         self._changed = True
         for agent_id in self._players.values():
             if agent_id not in self._rows:
                 self._rows[agent_id] = _Stats(self._world_id, agent_id, is_fork=self._is_fork)
+        self._playing = {player: self._rows[agent_id] for player, agent_id in self._players.items()}
 
     def _end(self, winner: Player | None) -> None:
         for player in PLAYERS:
