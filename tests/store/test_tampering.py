@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from worldledger_service.store import EventLog, Store
 
+from tests.conftest import quick_settings
 from worldledger.errors import RecoveryAction, TamperedError
 from worldledger.genesis import NewWorld
 
@@ -114,3 +115,24 @@ async def test_bulk_writes(log: EventLog, store: Store, world_id: str, intruder:
         await restored(store, export_of(texts(5, name), name))
     assert_tampered(caught.value, name, 1)
     await intruder.execute("delete from effects where world_id = $1", name)
+
+
+@pytest.mark.both_servers
+async def test_a_head_that_is_not_that_of_the_last_effect(log: EventLog, store: Store, database_url: str) -> None:
+    """Nothing is built on a checksum that is not that of the effect at the head; mended, the world goes on."""
+    assert [await log.append(draft(n)) for n in range(2)] == [2, 3]
+    name = log.world_id
+    async with guards_down(database_url) as connection, Store.open(database_url, quick_settings()) as other:
+        right = await connection.fetchval("select head_checksum from heads where world_id = $1", name)
+        await connection.execute("update heads set head_checksum = sha256('other') where world_id = $1", name)
+        for again in range(2):
+            with pytest.raises(TamperedError, match=f"head_checksum is .* run `worldledger verify {name}`"):
+                await (await other.log(name)).append_all([draft(2, req_id="r")] if again else [draft(2)])
+            with pytest.raises(TamperedError, match="head_checksum is"):
+                await other.bulk_append(name, [draft(2)])
+        with pytest.raises(TamperedError, match="head_checksum is"):
+            await store.bulk_append(name, [draft(2)])
+        assert await connection.fetchval("select count(*) from effects where world_id = $1", name) == 3
+        await connection.execute("update heads set head_checksum = $2 where world_id = $1", name, right)
+        assert await (await other.log(name)).append(draft(2)) == 4
+    assert await assert_sound(store, name) == [0, 1, 2]

@@ -11,7 +11,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from worldledger.canonical import MAX_INT, gate
-from worldledger.chain import Finding, Position
+from worldledger.chain import Finding, Position, told_apart
 from worldledger.errors import InvalidEffectError, InvalidNameError, WorldNotFoundError
 from worldledger.genesis import GENESIS_SEQ, check_world_name
 from worldledger_service.store.statements import containing
@@ -38,15 +38,22 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, world_id: str, row: asyncpg.Record | None) -> Head:
-        """Make the head from a row of heads.
+        """Make the head from a row of `statements.HEAD`.
 
-        Raises WorldNotFoundError if there is none, and TamperedError for a head that no log has.
+        Raises WorldNotFoundError if there is none, and TamperedError for a head that no log has, or not this one.
         """
         if row is None:
             raise WorldNotFoundError(f"no world named {world_id!r}", world_id=world_id)
-        if (problem := head_problem(world_id, *row[:4])) is not None:
+        *columns, last = row
+        if (problem := head_problem(world_id, *columns)) is not None:
             raise problem.error()
-        return cls(*row[:4])
+        head = cls(*columns)
+        if last not in {None, head.checksum}:
+            ours, theirs = told_apart(head.checksum.hex(), last.hex())
+            what = f"the head's head_checksum is {ours}, and that of the effect at its head_seq is {theirs}; "
+            what += f"nothing can be written behind it; run `worldledger verify {world_id}`"
+            raise Finding(world_id, head.seq, what).error()
+        return head
 
     @property
     def position(self) -> Position:

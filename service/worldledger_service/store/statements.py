@@ -93,10 +93,15 @@ select world_id from h
 #: while ``requests`` was nearly empty must not read all of it when it has grown.
 FOR_COMMITTING = "set lock_timeout = '250ms'; set enable_seqscan = off"
 
-#: Take the head's lock; its holder alone decides what comes next.
-LOCK_HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1 for no key update"
+#: The head, and the checksum of the effect that it names (null where there is none): what is written builds on it.
+HEAD = """
+select h.head_seq, h.head_checksum, h.sim_time, h.wall_time, e.checksum as last_checksum
+from heads h left join effects e on e.world_id = h.world_id and e.global_seq = h.head_seq where h.world_id = $1
+"""
 
-HEAD = "select head_seq, head_checksum, sim_time, wall_time from heads where world_id = $1"
+#: Take the head's lock; its holder alone decides what comes next. Where the lock had to be waited for, and the head has
+#: moved meanwhile, ``last_checksum`` is null: PostgreSQL reads the head again, and not the effect.
+LOCK_HEAD = f"{HEAD}for no key update of h"
 
 #: The last effect of each kind about the time authority: $1 world_id, $2 kinds, $3 after, $4 up to a seq.
 LAST_OF_AUTHORITY = """

@@ -645,10 +645,11 @@ class Store:
                 sealer = self._sealer(world_id, authority, load_ruleset(record.ruleset))
                 rules = await self.states.rules(world_id)
                 async with self.reader.connection() as connection:
-                    await look_up_authority(connection, sealer, record.head_seq)
+                    head = Head.of(world_id, await connection.fetchrow(statements.HEAD, world_id))
+                    await look_up_authority(connection, sealer, head.seq)
         log = self._held.get(world_id)  # another caller may have been first
         if log is None:
-            queue = WorldQueue(sealer, record.head)
+            queue = WorldQueue(sealer, head)
             log = EventLog(
                 world_id,
                 queue=queue,
