@@ -16,8 +16,9 @@ from worldledger_projections.base import ANALYTICS, SCHEMA, Changes, Projection,
 #: Most rows in one statement: the driver writes a statement's parameters in one go, on the event loop.
 ROWS_AT_ONCE: Final = 2000
 #: What PostgreSQL takes as a name is 63 bytes; a build adds a number to it, and an index the names of columns.
-_LONGEST_NAME: Final = 40
-_NAME: Final = re.compile(r"[a-z][a-z0-9_]*\Z")
+LONGEST_NAME: Final = 40
+#: The form of the name of a projection, a view or a column.
+NAME_PATTERN: Final = "[a-z][a-z0-9_]*"
 _NUMBERED: Final = re.compile(r"_[0-9]+\Z")
 #: What the columns of a published view begin with.
 _FIRST: Final = ("world_id", "experiment")
@@ -245,7 +246,7 @@ def check_definitions(projections: Iterable[Projection]) -> None:
             taken.add(name)
         shown = [name for view in views for name in view.columns]
         for name in (projection.name, *(view.name for view in views), *columns, *shown):
-            if not _NAME.match(name) or len(name) > _LONGEST_NAME:
+            if not re.fullmatch(NAME_PATTERN, name) or len(name) > LONGEST_NAME:
                 raise ValueError(f"{what}: {name!r} is no name for a table, view or column")
         if any(_NUMBERED.search(name) for name in (projection.name, *(view.name for view in views))):
             raise ValueError(f"{what}: a name with a number at its end is that of a build")

@@ -173,6 +173,18 @@ async def test_texts_of_bodies_have_a_longest(document: dict[str, Any]) -> None:
 
 
 @shared
+async def test_texts_of_parameters_have_a_longest(document: dict[str, Any]) -> None:
+    """The document says how long each text of a path, a query or a header may be."""
+    found = {
+        place
+        for name, operation in _operations(document)
+        for parameter in operation.get("parameters", ())
+        for place in _unbounded(document, parameter["schema"], f"{name}.{parameter['name']}", frozenset())
+    }
+    assert not found
+
+
+@shared
 async def test_every_route_is_described(document: dict[str, Any]) -> None:
     """Each operation has an id of its own, a tag that is explained, a summary and a description."""
     found = dict(_operations(document))

@@ -216,6 +216,8 @@ class ComparedMoments(Shape):
 _TAG: Final = header("Stands for the places in the chains, and the versions of the ruleset and of this program.")
 #: Parameters that may stand more than once.
 _SEVERAL = frozenset({"world", "ignore"})
+#: Longest path of a field that makes no difference, in characters.
+_MOST_OF_PATH: Final = 1000
 
 
 async def _once(request: Request) -> None:
@@ -255,7 +257,7 @@ async def compare_worlds(
         ),
     ] = AUTO,
     ignore: Annotated[
-        list[Annotated[Text, Field(min_length=1)]] | None,
+        list[Annotated[Text, Field(min_length=1, max_length=_MOST_OF_PATH)]] | None,
         Query(
             max_length=100,
             description="A field that makes no difference, such as `payload.clock`; may stand several times.",

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from worldledger_projections.base import Projection as Definition
 from worldledger_projections.base import ProjectionNotFoundError, ProjectionRefusedError
+from worldledger_projections.tables import LONGEST_NAME, NAME_PATTERN
 
 from worldledger.errors import SimulationError
 from worldledger.genesis import check_world_name
@@ -146,7 +147,14 @@ T = TypeVar("T")
 #: Most parked worlds that are told one by one.
 _PARKED: Final = 100
 
-Name = Annotated[str, Path(description="The projection's name.", examples=["entities"])]
+Name = Annotated[
+    str,
+    Path(
+        description="The projection's name.",
+        examples=["entities"],
+        json_schema_extra={"pattern": f"^{NAME_PATTERN}$", "maxLength": LONGEST_NAME},
+    ),
+]
 World = Annotated[str | None, Query(description="Only this world.", examples=["market-town"], json_schema_extra=NAMED)]
 
 _BEGUN: Final = {

@@ -399,7 +399,7 @@ async def stream_effects(
     ] = None,
     experiment: Annotated[
         Text | None,
-        Query(min_length=1, description="Give effects of the worlds of this experiment only."),
+        Query(min_length=1, max_length=200, description="Give effects of the worlds of this experiment only."),
     ] = None,
     kind: Kind = None,
     source_id: SourceId = None,
