@@ -7,7 +7,8 @@ import errno
 import asyncpg
 import pytest
 from worldledger_service.database.address import Address, describe, parse_address
-from worldledger_service.database.failures import explain, explained
+from worldledger_service.database.analytics.asking import explained as of_a_query
+from worldledger_service.database.failures import explain, explained, what_to_do
 
 from worldledger.errors import RecoveryAction, SchemaVersionError, SimulationError, StoreUnavailableError
 
@@ -29,7 +30,9 @@ PLAIN = {
     asyncpg.DeadlockDetectedError("deadlock detected"): "is contended",
     asyncpg.OutOfMemoryError("out of memory"): "short of resources",
     asyncpg.PostgresIOError("could not read block"): "cannot read or write its files",
-    asyncpg.DataCorruptedError("invalid page"): "internal error",
+    asyncpg.DataCorruptedError("invalid page"): "damaged data on its disk.*backup",
+    asyncpg.IndexCorruptedError("right sibling's left-link"): "damaged index.*REINDEX",
+    asyncpg.InternalServerError("cache lookup failed"): "internal error.*server's log",
     asyncpg.ConnectionDoesNotExistError("connection was closed"): "broke off the connection",
     asyncpg.InsufficientPrivilegeError("permission denied for table effects"): "worldledger db check",
     asyncpg.UniqueViolationError("duplicate key"): "refused a statement.*duplicate key",
@@ -115,3 +118,11 @@ def test_addresses(url: str, shown: str) -> None:
 def test_address_parts() -> None:
     """The parts that may be shown."""
     assert parse_address(URL) == Address("ann", "db.example", 6543, "lab")
+
+
+def test_a_query_is_not_advised_to_be_tried_again_on_a_damaged_disk() -> None:
+    """What does not pass is not said to: a query is refused with the same advice as any other statement."""
+    damaged = of_a_query(asyncpg.DataCorruptedError("invalid page in block 0"), "select 1")
+    assert damaged.message.endswith(what_to_do("XX001"))
+    assert "backup" in damaged.message
+    assert of_a_query(asyncpg.AdminShutdownError("terminating"), "select 1").message.endswith(": try again")

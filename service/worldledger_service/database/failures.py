@@ -96,6 +96,7 @@ _ADDRESS: Final = (
 _NO_PORT: Final = f"a port is a number from 1 to {MOST_PORT}; correct it (WORLDLEDGER_DATABASE_URL, --database-url)"
 _RETRY: Final = "try again; the same req_id makes a retry safe"
 _CHANGED: Final = "`worldledger verify --all` names worlds that were changed"
+_DAMAGED: Final = "look at the server's log and at its disk, and restore what is lost from a backup or an export"
 
 #: SQLSTATE (or its class, the first two characters) to what is the matter and what to do.
 #: Source: PostgreSQL documentation, appendix A.
@@ -118,6 +119,8 @@ _UNAVAILABLE: Final = {
     "55P03": ("is locked by someone else", "try again when the other one has finished"),
     "40": ("is contended", _RETRY),
     "58": ("cannot read or write its files", "look at the server's log"),
+    "XX001": ("has damaged data on its disk", _DAMAGED),
+    "XX002": ("has a damaged index on its disk", f"have an administrator REINDEX it, or {_DAMAGED}"),
     "XX": ("reports an internal error", "look at the server's log"),
     "08P01": ("does not understand the connection", "connect to PostgreSQL itself, not through a pooler"),
     "08": ("broke off the connection", _RETRY),
@@ -160,6 +163,15 @@ def origin(error: BaseException) -> BaseException:
     return seen if isinstance(seen, FOREIGN) else error
 
 
+def what_to_do(state: str) -> str:
+    """Return what somebody who only reads can do about an error with this SQLSTATE."""
+    return _told(state)[1] if state.startswith("XX") else "try again"
+
+
+def _told(state: str) -> tuple[str, str]:
+    return _UNAVAILABLE.get(state) or _UNAVAILABLE.get(state[:2]) or ("refused a statement", "")
+
+
 def _of_postgres(error: asyncpg.PostgresError, url: str) -> SimulationError:
     state = error.sqlstate or ""
     where = describe(url)
@@ -179,7 +191,8 @@ def _of_postgres(error: asyncpg.PostgresError, url: str) -> SimulationError:
         return StoreUnavailableError(f"{where}: {said}: {todo}", sqlstate=state)
     if holders := holders_of(error):
         said += f", {holders}"
-    what, todo = _UNAVAILABLE.get(state) or _UNAVAILABLE.get(state[:2]) or ("refused a statement", hint or "")
+    what, todo = _told(state)
+    todo = todo or hint or ""
     return StoreUnavailableError(f"{where} {what} ({said})" + (f": {todo}" if todo else ""), sqlstate=state or None)
 
 

@@ -34,7 +34,7 @@ from worldledger.errors import (
 )
 from worldledger.near import near
 from worldledger_service.database.analytics.views import VIEWS
-from worldledger_service.database.failures import FOREIGN
+from worldledger_service.database.failures import FOREIGN, what_to_do
 
 if TYPE_CHECKING:
     from worldledger_projections.base import Projection
@@ -280,7 +280,8 @@ def explained(error: asyncpg.PostgresError, query: str, placed: Placed | None = 
     if state == _SILENT:
         return StoreUnavailableError("nobody took the rows of the query for too long: it is over", sqlstate=state)
     if state[:2] not in _OF_THE_QUERY:
-        return StoreUnavailableError(f"the database could not run the query ({said}): try again", sqlstate=state)
+        what = f"the database could not run the query ({said}): {what_to_do(state)}"
+        return StoreUnavailableError(what, sqlstate=state)
     details = {"sqlstate": state, "hint": getattr(error, "hint", None), **_where(error, query, placed)}
     if state == _WRITES or said.startswith(("cannot insert into", "cannot update", "cannot delete from")):
         said, details["hint"] = WRITES, None
