@@ -116,8 +116,10 @@ def with_projections(
     serving: bool = False,
 ) -> T:
     """Open the store and an engine that feeds these projections and no others, and do the work."""
+    import uvloop  # noqa: PLC0415
+
     with database(where, serving=serving) as url:
-        return run_blocking(_work(url, where.settings, names, work))
+        return run_blocking(_work(url, where.settings, names, work), loop_factory=uvloop.new_event_loop)
 
 
 async def _work(
